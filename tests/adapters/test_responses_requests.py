@@ -442,3 +442,10 @@ def test_fixtures_as_documented(name: str):
     for line in (FIXTURES / f"{name}.sse").read_text("utf-8").splitlines():
         if line.startswith("data: {"):
             EVENT.validate_json(line.removeprefix("data: "))
+
+
+def test_plain_text_with_members_of_a_server():
+    """Servers that support only text get all texts of an assistant message, also of a part with unknown members."""
+    part = {"type": "text", "text": "Hello", "annotations": []}
+    written = items([user("Hi"), assistant([part]), user("Bye")], quirks=ResponsesQuirks(returned_items="plain"))
+    assert written[1] == {"type": "message", "role": "assistant", "content": "Hello"}

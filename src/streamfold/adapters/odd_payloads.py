@@ -1,12 +1,13 @@
-"""Decodes SSE events whose data isn't a JSON object. No API documents such events, but servers and proxies send
-them."""
+"""Decodes SSE events whose data isn't a JSON object, and tool calls whose arguments aren't text. No API documents such
+events, but servers and proxies send them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
-from ..deltas import Delta, Failure, StreamEnd
+from ..deltas import Delta, Failure, StreamEnd, Warn
 from ..errors import ErrorInfo, error_info
 from ..jsontext import is_done
 
@@ -38,3 +39,17 @@ def decode_odd_payload(
     if failed or is_error_list:
         return [Failure(read_error(payload), payload)]
     raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")
+
+
+def arguments_text(arguments: Any, out: list[Delta]) -> str:
+    """Returns a tool call's arguments as text, even if the server sent an object. Raises ValueError if the object is
+    nested too deeply."""
+    if isinstance(arguments, str):
+        return arguments
+    if arguments is None:
+        return ""
+    out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +32,7 @@ from ...jsontext import (
     whole_number,
 )
 from ...types import ExtraPart, FinishReason, HostedPart, ToolCallDelta, guess_finish_reason
-from ..odd_payloads import decode_odd_payload
+from ..odd_payloads import arguments_text, decode_odd_payload
 from ..openai_usage import read_openai_usage, tool_requests
 
 if TYPE_CHECKING:
@@ -92,10 +91,10 @@ class ChatEventReader:
         if payload is data and "\n" in data.strip() and not failed:
             # Zhipu's older servers put no blank line between events, so that their payloads arrive as lines of one
             # event. Each line must be a payload of its own.
-            payloads = ["[DONE]" if is_done(line) else parse_event(line) for line in data.split("\n") if line.strip()]
             out.append(Warn("unseparated_events", "several payloads arrived without a blank line between them"))
-            for each in payloads:
-                self._chunk(each, out, failed=False)
+            for line in data.split("\n"):
+                if line.strip():
+                    self._chunk("[DONE]" if is_done(line) else parse_event(line), out, failed=False)
         else:
             self._chunk(payload, out, failed=failed)
         return out
@@ -160,8 +159,10 @@ class ChatEventReader:
         for name in _SOURCES:
             if (sources := chunk.get(name)) and type(sources) is list:
                 out.append(ExtraPart(name, non_empty(sources), whole=True))
-        if "x_groq" in chunk:
-            usage, failure = self._groq(chunk, usage, failure)
+        if not usage and "x_groq" in chunk and (own := _object(chunk["x_groq"])):
+            usage = _object(own.get("usage"))
+            if error := own.get("error"):
+                failure = failure or Failure(error_info(error), chunk)
         if usage or finish or failure:
             self._end(usage, finish, failure, out)
 
@@ -183,16 +184,6 @@ class ChatEventReader:
         self._delta(message, said, whole=True)
         out += mark_whole(said)
         return None
-
-    def _groq(
-        self, chunk: dict[str, Any], usage: dict[str, Any] | None, failure: Failure | None
-    ) -> tuple[dict[str, Any] | None, Failure | None]:
-        own = _object(chunk["x_groq"])
-        if usage or not own:
-            return usage, failure
-        if error := own.get("error"):
-            failure = failure or Failure(error_info(error), chunk)
-        return _object(own.get("usage")), failure
 
     def _end(self, usage: dict[str, Any] | None, finish: Any, failure: Failure | None, out: list[Delta]) -> None:
         if usage:
@@ -216,12 +207,12 @@ class ChatEventReader:
     def _failure(self, chunk: dict[str, Any]) -> Failure | None:
         if error := chunk.get("error"):
             return Failure(error_info(error if isinstance(error, Mapping) else chunk), chunk)
-        if chunk.get("object") == "error":  # older vLLM: the chunk is the error
+        is_error = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
+        if chunk.get("code") in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
+            is_error = False
+        if is_error or chunk.get("object") == "error" or wrapped_error(chunk):  # older vLLM: the chunk is the error
             return Failure(error_info(chunk), chunk)
-        is_error = not chunk.get("choices") and any(chunk[key] for key in ERROR_KEYS if key in chunk)
-        if is_error and chunk.get("code") not in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
-            return Failure(error_info(chunk), chunk)
-        return Failure(error_info(chunk), chunk) if wrapped_error(chunk) else None
+        return None
 
     def _delta(self, delta: dict[str, Any], out: list[Delta], *, whole: bool = False) -> None:
         content = delta.get("content")
@@ -277,8 +268,7 @@ class ChatEventReader:
         if arguments is None and (arguments := function.get("parameters")) is not None:
             out.append(Warn("repaired_arguments", "the server sent the arguments in `parameters`"))
         if type(arguments) is not str and arguments is not None:
-            out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
-            arguments = json.dumps(arguments, ensure_ascii=False)
+            arguments = arguments_text(arguments, out)
         number, call_id, name = get("index"), get("id"), function.get("name")
         signature = get("extra_content")  # Gemini refuses the next turn without it: ai.google.dev, signatures
         out.append(
@@ -297,34 +287,18 @@ class ChatEventReader:
 # (model_length), vLLM and SGLang (abort), Anthropic (end_turn, refusal), Gemini (safety to spii; and by the last three
 # that it dropped a call, coder/coder#28470), and the words of engines that leak through compatible fronts, some in
 # capitals, some with hyphens.
-_FINISH_REASONS: dict[str, FinishReason | Literal["error"]] = {
-    "stop": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "tool_calls",
-    "tool_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "content_filter": "content_filter",
-    "sensitive": "content_filter",
-    "refusal": "content_filter",
-    "safety": "content_filter",
-    "recitation": "content_filter",
-    "blocklist": "content_filter",
-    "prohibited_content": "content_filter",
-    "spii": "content_filter",
-    "error": "error",
-    "abort": "error",
-    "network_error": "error",
-    "insufficient_system_resource": "error",
-    "cancelled": "error",
-    "canceled": "error",
-    "function_call_filter": "error",
-    "malformed_function_call": "error",
-    "unexpected_tool_call": "error",
-}
+_FINISH_WORDS: dict[FinishReason | Literal["error"], tuple[str, ...]] = {
+    "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence"),
+    "tool_calls": ("tool_calls", "tool_call", "tool_use", "function_call"),
+    "content_filter": (
+        "content_filter", "sensitive", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii",
+    ),
+    "error": (
+        "error", "abort", "network_error", "insufficient_system_resource", "cancelled", "canceled",
+        "function_call_filter", "malformed_function_call", "unexpected_tool_call",
+    ),
+}  # fmt: skip
+_FINISH_REASONS = {word: reason for reason, words in _FINISH_WORDS.items() for word in words}
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from ...requests import HistoryRules, OptionRules, Request, Rules, read_items, schema_rules
@@ -79,10 +79,10 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         if request.compact:  # it comes in one piece
             request = replace(request, stream=False)
         request, changes = super().rewrite(request)
-        only: list[ReplyWarning] = []
         if not self.quirks.tool_choice:
             request, only = only_allowed_tools(request)
-        return request, [*changes, *only]
+            changes += only
+        return request, changes
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
         """Returns the path of a request that streams the rest of a stored response, or None if the server doesn't store
@@ -151,11 +151,10 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return OpenAIBatchAPI(f"/v1{self.path}", settings)
 
     def rules(self, request: Request) -> Rules:
-        json_mode: Literal["says_json", "yes"] = "says_json" if self.quirks.says_json else "yes"
         return Rules(
             schemas=schema_rules(self.quirks.schemas, request.family.closed_vendor, "openai"),
             strict_output=self.quirks.strict_output,
-            json_mode=json_mode,
+            json_mode="says_json" if self.quirks.says_json else "yes",
             hosted=self.hosted_forms,
             tool_choice_none=self.quirks.tool_choice,
         )

@@ -18,10 +18,9 @@ from ...deltas import Delta, Failure, Meta, ReasoningDelta, RefusalDelta, Sequen
 from ...errors import ErrorInfo, error_info
 from ...jsontext import ERROR_KEYS, int_or_none, is_empty, non_empty, parse_object, parse_or_text, str_or_none
 from ...types import PLAIN_ITEMS, ExtraPart, PartRef, ToolCallDelta, item_part
-from ..odd_payloads import decode_odd_payload
+from ..odd_payloads import arguments_text, decode_odd_payload
 from .output_items import (
     UNFINISHED,
-    arguments_text,
     as_object,
     compacted_response,
     function_call,
@@ -175,7 +174,7 @@ def _part_added(payload: dict[str, Any], out: list[Delta]) -> None:
 
 def _item_done(payload: dict[str, Any], out: list[Delta]) -> None:
     if item := as_object(payload.get("item")):
-        item_done(item, int_or_none(payload.get("output_index")), out)
+        out += item_done(item, int_or_none(payload.get("output_index")))
 
 
 def _part_done(payload: dict[str, Any], out: list[Delta], number: str = "content_index") -> None:

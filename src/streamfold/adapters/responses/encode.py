@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
@@ -15,7 +15,6 @@ from ...requests import (
     HostedForm,
     added_tool_key,
     is_custom,
-    read_response_format,
     with_raw_tools,
     written_hosted,
 )
@@ -34,7 +33,7 @@ from ...types import (
     ToolCall,
     tool_result_content,
 )
-from ..chat.encode import says_more
+from ..chat.encode import encode_response_format, file_data, image_url, says_more
 from ..encoding_report import EncodingReport, has_unmodelled_blocks
 from .tools import HOSTED_FORMS
 
@@ -55,8 +54,23 @@ def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str
     Raises:
         ConfigError: the result's content doesn't fit this kind of tool call.
     """
-    write = _ITEMS.get(call.kind)
-    return None if write is None else write(call, message, where)
+    match call.kind:
+        case "approval":
+            return _approval(call, message)
+        case "apply_patch":
+            item = {"type": "apply_patch_call_output", "call_id": call.id}
+            return {**item, "status": "failed" if message.error else "completed", "output": _text_of_result(message)}
+        case "shell":
+            return _shell(call, message)
+        case "computer":
+            return _computer(call, message, where)
+        case "tool_search":
+            said = _value(message)
+            tools = said.get("tools") if isinstance(said, Mapping) else said
+            item = {"type": "tool_search_output", "call_id": call.id, "execution": "client", "status": "completed"}
+            # What is no list of tools found none, as an error does.
+            return {**item, "tools": tools if isinstance(tools, list) else []}
+    return None
 
 
 def _text_of_result(message: Message) -> str:
@@ -77,7 +91,7 @@ def _value(message: Message) -> Any:
 _AGREES = ("yes", "true", "ok", "approve", "approved", "allow", "allowed")
 
 
-def _approval(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
+def _approval(call: ToolCall, message: Message) -> dict[str, Any]:
     said = _value(message)
     answer, reason = (said.get("approve"), said.get("reason")) if isinstance(said, Mapping) else (said, None)
     if message.error:
@@ -89,26 +103,15 @@ def _approval(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
     return {**item, "reason": str(reason)} if reason else item
 
 
-def _patch(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
-    status = "failed" if message.error else "completed"
-    return {"type": "apply_patch_call_output", "call_id": call.id, "status": status, "output": _text_of_result(message)}
-
-
-def _shell(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
-    if call.name == "local_shell":
-        return {
-            "type": "local_shell_call_output",
-            "id": call.id,
-            "call_id": call.id,
-            "output": _text_of_result(message),
-        }
+def _shell(call: ToolCall, message: Message) -> dict[str, Any]:
     said, text = _value(message), _text_of_result(message)
+    if call.name == "local_shell":
+        return {"type": "local_shell_call_output", "id": call.id, "call_id": call.id, "output": text}
     outputs = said.get("output") if isinstance(said, Mapping) else said
     if not isinstance(outputs, list):
+        stdout, stderr = ("", text) if message.error else (text, "")
         outcome = {"type": "exit", "exit_code": int(message.error)}
-        outputs = [
-            {"stdout": "" if message.error else text, "stderr": text if message.error else "", "outcome": outcome}
-        ]
+        outputs = [{"stdout": stdout, "stderr": stderr, "outcome": outcome}]
     longest = call.arguments.get("max_output_length")
     more = {} if longest is None else {"max_output_length": longest}  # the same as in the call
     return {"type": "shell_call_output", "call_id": call.id, "output": outputs, **more}
@@ -124,26 +127,7 @@ def _computer(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where} is the result of a computer call, which must be a screenshot: use image(...)")
     if picture.file_id is not None:
         return {**item, "output": {"type": "computer_screenshot", "file_id": picture.file_id}}
-    url = picture.url if picture.url is not None else picture.data_url
-    return {**item, "output": {"type": "computer_screenshot", "image_url": url}}
-
-
-def _search(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
-    said = _value(message)
-    tools = said.get("tools") if isinstance(said, Mapping) else said
-    if not isinstance(tools, list):  # what is no list of tools found none, as an error does
-        tools = []
-    item = {"type": "tool_search_output", "call_id": call.id, "execution": "client", "status": "completed"}
-    return {**item, "tools": tools}
-
-
-_ITEMS: dict[str, Callable[[ToolCall, Message, str], dict[str, Any]]] = {
-    "approval": _approval,
-    "apply_patch": _patch,
-    "shell": _shell,
-    "computer": _computer,
-    "tool_search": _search,
-}
+    return {**item, "output": {"type": "computer_screenshot", "image_url": image_url(picture)}}
 
 
 # What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
@@ -161,73 +145,13 @@ def check_message(message: Message, where: str) -> None:
         raise ConfigError(f"{where} is partial, and this provider can't continue a text: remove partial")
 
 
-def message_items(
-    message: Message,
-    position: int,
-    *,
-    stored: bool,
-    came_from_here: bool = True,
-    others: Mapping[str, ToolCall] | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Converts a message to input items.
-
-    Args:
-        stored: True if the provider may find output items by their ids.
-        came_from_here: True if the same provider wrote the message. The API refuses encrypted reasoning from another
-            provider ("organization_id did not match", Kilo-Org/kilo#110), and doesn't know that provider's ids.
-        others: the tool calls of built-in tools by id. The items for their results have other types than those for
-            function results.
-    """
-    said = {name: message.extras[name] for name in ITEM_EXTRAS if came_from_here and name in message.extras}
-    if message.role == "tool":
-        answered = (others or {}).get(message.tool_call_id or "")
-        if answered and (item := encode_tool_result(answered, message, f"messages[{position}]")) is not None:
-            yield item
-            return
-        kind = "function_call_output" if answered is None else "custom_tool_call_output"
-        yield {"type": kind, "call_id": message.tool_call_id, "output": _content(message, position), **said}
-        return
-    came_as = original_payload(message, stored=stored) if came_from_here else None
-    if came_as is not None:
-        yield from came_as
-        return
-    if message.role != "assistant":
-        yield {"type": "message", "role": message.role, "content": _content(message, position), **said}
-        return
-    if parts := list(_output_parts(message, position)):
-        made = {"type": "message", "role": "assistant", "status": "completed", "content": parts}
-        # OpenRouter refuses an assistant's message without id and status (its documentation of multi-turn
-        # conversations); OpenAI takes any id that begins with msg_, where it has nothing stored to look it up in.
-        yield made if stored else {**made, "id": f"msg_{position}"}
-    for call in message.tool_calls:
-        yield _call({}, call if came_from_here or is_custom(call) else replace(call, extra=None))
-
-
-def plain_items(message: Message, position: int, *, came_from_here: bool) -> Iterator[dict[str, Any]]:
-    """Converts a message to input items, for servers that support only messages, function calls and function
-    results."""
-    if message.role != "assistant":
-        yield from message_items(message, position, stored=False, came_from_here=came_from_here)
-        return
-    if text := _said(message) or message.refusal:
-        yield {"type": "message", "role": "assistant", "content": text}
-    for call in message.tool_calls:
-        yield _call({}, call if came_from_here else replace(call, extra=None))
-
-
-def _call(item: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    extra = call.extra or {}
+def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    made = {"call_id": call.id, "name": call.name}
     if is_custom(call):
-        made = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw_arguments}
-        return {**item, **made}
-    return {
-        **item,
-        "type": "function_call",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": call.raw_arguments or "{}",  # a text that is to be parsed; none at all does not parse
-        **{name: extra[name] for name in CALL_EXTRAS if name in extra},
-    }
+        return {"type": "custom_tool_call", **made, "input": call.raw_arguments}
+    extras = {name: extra[name] for name in CALL_EXTRAS if name in extra} if extra else {}
+    # The server parses this text, and no text at all does not parse.
+    return {"type": "function_call", **made, "arguments": call.raw_arguments or "{}", **extras}
 
 
 def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
@@ -243,15 +167,17 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
         return None
     others = {call.id for call in message.tool_calls if call.kind != "function"}
     called = [_call_id(item) for item in items if item.get("type") == "function_call" or _call_id(item) in others]
-    if called != [call.id for call in message.tool_calls] or _text(items) != _said(message):
+    if called != [call.id for call in message.tool_calls] or _text(items) != message.text:
         return None
     calls = {call.id: call for call in message.tool_calls}
-    sent = ((item, input_item(item, stored=stored)) for item in items)
-    return [
-        _call(sendable, calls[_call_id(item)]) if item.get("type") in _WRITTEN and _call_id(item) in calls else sendable
-        for item, sendable in sent
-        if sendable is not None
-    ]
+    sent: list[dict[str, Any]] = []
+    for item in items:
+        if (sendable := input_item(item, stored=stored)) is None:
+            continue
+        if item.get("type") in _WRITTEN and (call := calls.get(_call_id(item))):
+            sendable |= _call(call, call.extra)
+        sent.append(sendable)
+    return sent
 
 
 _WRITTEN = ("function_call", "custom_tool_call")  # calls that a program may have changed
@@ -285,21 +211,13 @@ def _text(items: Iterable[Mapping[str, Any]]) -> str:
     return "".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 
-def _said(message: Message) -> str:
-    if isinstance(message.content, str | None):
-        return message.content or ""
-    return "".join(part.text for part in message.content if isinstance(part, TextPart))
-
-
-def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
+def _output_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):
         if isinstance(part, ImagePart | FilePart | AudioPart):
-            raise ConfigError(
-                f"messages[{position}].content[{at}] isn't text: an assistant message can contain only text"
-            )
-    for read in _parts(parts, position):
+            raise ConfigError(f"{where}.content[{at}] isn't text: an assistant message can contain only text")
+    for read in _parts(parts, where):
         if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
             read = {**read, "type": "output_text", "annotations": []}
         if read.get("text") != "":
@@ -308,13 +226,13 @@ def _output_parts(message: Message, position: int) -> Iterator[dict[str, Any]]:
         yield {"type": "refusal", "refusal": message.refusal}
 
 
-def _content(message: Message, position: int) -> str | list[dict[str, Any]]:
+def _content(message: Message, where: str) -> str | list[dict[str, Any]]:
     content = tool_result_content(message)
-    return _parts(content, position) if isinstance(content, tuple) else content or ""
+    return _parts(content, where) if isinstance(content, tuple) else content or ""
 
 
-def _parts(parts: Iterable[Any], position: int) -> list[dict[str, Any]]:
-    return [_part(part, f"messages[{position}].content[{at}]") for at, part in enumerate(parts)]
+def _parts(parts: Iterable[Any], where: str) -> list[dict[str, Any]]:
+    return [_part(part, f"{where}.content[{at}]") for at, part in enumerate(parts)]
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
@@ -324,37 +242,28 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         case ImagePart(file_id=str(file_id)):
             return {"type": "input_image", "file_id": file_id, "detail": part.detail or "auto"}
         case ImagePart():
-            url = part.url if part.url is not None else part.data_url
-            return {"type": "input_image", "image_url": url, "detail": part.detail or "auto"}
+            return {"type": "input_image", "image_url": image_url(part), "detail": part.detail or "auto"}
+        case FilePart(file_id=str(file_id)):
+            return {"type": "input_file", "file_id": file_id}
+        case FilePart(url=str(url)):
+            return {"type": "input_file", "file_url": url}
         case FilePart():
-            return _file(part)
-        case AudioPart():  # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
+            return {"type": "input_file", **file_data(part)}
+        case AudioPart() | {"type": "input_audio"}:
+            # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
             raise ConfigError(f"{where} is audio, which the Responses API does not support: use the adapter 'chat'")
-    kind = part.get("type")
-    if kind == "input_audio":
-        raise ConfigError(f"{where} is audio, which the Responses API does not support: use the adapter 'chat'")
-    if kind == "text":
-        return {**part, "type": "input_text"}
-    inner = part.get(kind) if kind in ("image_url", "file") else None
-    rest = {name: value for name, value in part.items() if name != kind}
-    match inner:
-        case str() if kind == "image_url":
-            return {**rest, "type": "input_image", "image_url": inner, "detail": "auto"}
-        case Mapping() if kind == "image_url":
-            other = {name: value for name, value in inner.items() if name != "url"}
-            return {**rest, "type": "input_image", "detail": "auto", **other, "image_url": inner.get("url")}
-        case Mapping():
-            return {**rest, "type": "input_file", **inner}
-    return dict(part)
-
-
-def _file(part: FilePart) -> dict[str, Any]:
-    if part.file_id is not None:
-        return {"type": "input_file", "file_id": part.file_id}
-    if part.url is not None:
-        return {"type": "input_file", "file_url": part.url}
-    name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
-    return {"type": "input_file", "filename": name, "file_data": part.data_url}
+    given: dict[str, Any] = {**part}
+    match given:
+        case {"type": "text"}:
+            return {**given, "type": "input_text"}
+        case {"type": "image_url", "image_url": str(url), **rest}:
+            return {**rest, "type": "input_image", "image_url": url, "detail": "auto"}
+        case {"type": "image_url", "image_url": Mapping() as image, **rest}:
+            members = {name: value for name, value in image.items() if name != "url"}
+            return {**rest, "type": "input_image", "detail": "auto", **members, "image_url": image.get("url")}
+        case {"type": "file", "file": Mapping() as file, **rest}:
+            return {**rest, "type": "input_file", **file}
+    return given
 
 
 # Requests of the Responses API: the conversation as a flat list of items, sent whole each time.
@@ -423,25 +332,24 @@ class ResponsesRequestWriter:
     quirks: ResponsesQuirks
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        options = request.options
+        options, threshold = request.options, request.options.compact_threshold
         store = self._store(request)
         # What continues a conversation has to be readable without it too: the provider may have deleted it.
         stored = store is not False and request.conversation is None
         count = self.instruction_count(request)
         instructions = "\n\n".join(message.text for message in request.messages[:count]) or None
-        messages = request.unstored(count)
         calls = [call for message in request.messages for call in message.tool_calls]
         others = {call.id: call for call in calls if call.kind != "function"}
-        for at, message in [*request.numbered][:count] + messages:
-            self._report_unsent(message, f"messages[{at}]", request, stored, report)
+        for at, message in [*request.numbered][:count]:
+            self._report_unsent(message, f"messages[{at}]", request, None, None, report)
+        items: list[dict[str, Any]] = []
+        for at, message in request.unstored(count):
             answered = others.get(message.tool_call_id or "")
-            if ACKNOWLEDGED in message.extras and not (answered and answered.kind == "computer"):
-                report.members.append(f"messages[{at}].{ACKNOWLEDGED}")
-        body: dict[str, Any] = {
-            "model": request.model,
-            "input": [item for at, message in messages for item in self._message(message, at, request, stored, others)],
-            "stream": request.stream,
-        }
+            usable = self.quirks.returned_items == "all" and request.came_from_here(message)
+            original = original_payload(message, stored=stored) if usable else None
+            self._report_unsent(message, f"messages[{at}]", request, original, answered, report)
+            items += self._items(message, at, request, stored, original, answered)
+        body: dict[str, Any] = {"model": request.model, "input": items, "stream": request.stream}
         if request.conversation is not None and (known := request.conversation.id) is not None:
             body["conversation" if self.grows(known) else "previous_response_id"] = known
         inside = [tool for message in request.messages for tool in message.tools]
@@ -459,7 +367,7 @@ class ResponsesRequestWriter:
             "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": options.reasoning_effort} if options.reasoning_effort else None,
             self.quirks.format_member: self._format(options.response_format),
-            "context_management": _context_management(request),
+            "context_management": [{"type": "compaction", "compact_threshold": threshold}] if threshold else None,
             "store": store,
             "include": ["reasoning.encrypted_content"] if not stored and self._encrypts(request) else None,
         }
@@ -481,16 +389,20 @@ class ResponsesRequestWriter:
         extra = request.options.extra_body
         if request.conversation is not None:
             return True
-        if "store" in extra:
-            wanted: bool | None = extra["store"]
-            return wanted
-        return None if extra and any(extra.get(name) for name in _NEED_STORE) else self.quirks.store
+        needed = any(extra.get(name) for name in _NEED_STORE)
+        store: bool | None = extra.get("store", None if needed else self.quirks.store)
+        return store
 
     def instruction_count(self, request: Request) -> int:
         each_time = request.conversation is not None and self.quirks.conversations == "with_instructions"
         if not each_time and not self.quirks.system_as_instructions and not request.compact:
             return 0
-        count = len([*_opening_texts(request.numbered)])
+        count = 0
+        for at, message in request.numbered:
+            check_message(message, f"messages[{at}]")
+            if message.role not in INSTRUCTION_ROLES or not isinstance(message.content, str) or message.tools:
+                break
+            count += 1
         return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
 
     def grows(self, conversation_id: str) -> bool:
@@ -500,38 +412,73 @@ class ResponsesRequestWriter:
         """
         return conversation_id.startswith("conv_")
 
-    def _message(
-        self, message: Message, position: int, request: Request, stored: bool, others: Mapping[str, ToolCall]
+    def _items(
+        self,
+        message: Message,
+        position: int,
+        request: Request,
+        stored: bool,
+        original: list[dict[str, Any]] | None,
+        answered: ToolCall | None,
     ) -> Iterator[dict[str, Any]]:
-        check_message(message, f"messages[{position}]")
-        here = request.came_from_here(message)
-        if message.tools:
-            return self._added_tools(message, position, request)
-        if self.quirks.returned_items == "plain":
-            return plain_items(message, position, came_from_here=here)
-        return message_items(message, position, stored=stored, came_from_here=here, others=others)
+        """Converts a message to input items.
 
-    def _added_tools(self, message: Message, position: int, request: Request) -> Iterator[dict[str, Any]]:
-        sent_as = {own: sent for sent, own in request.names.items()}
-        wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
-        if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
-            yield {"type": "additional_tools", "role": "developer", "tools": tools}
-        if message.content:
-            yield from message_items(message, position, stored=False, came_from_here=request.came_from_here(message))
+        Args:
+            stored: True if the provider may find output items by their ids.
+            original: the items as the provider sent them. They aren't sent to another provider, which refuses the
+                encrypted reasoning ("organization_id did not match", Kilo-Org/kilo#110) and doesn't know the ids.
+            answered: the call of a built-in tool to which this message is the result.
+        """
+        where, here = f"messages[{position}]", request.came_from_here(message)
+        check_message(message, where)
+        if message.tools:
+            sent_as = {own: sent for sent, own in request.names.items()}
+            wanted = {added_tool_key(tool, sent_as) for tool in message.tools}
+            if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) in wanted]:
+                yield {"type": "additional_tools", "role": "developer", "tools": tools}
+            if not message.content:
+                return
+        said = {name: message.extras[name] for name in ITEM_EXTRAS if here and name in message.extras}
+        if message.role == "tool":
+            if answered and (item := encode_tool_result(answered, message, where)) is not None:
+                yield item
+                return
+            kind = "function_call_output" if answered is None else "custom_tool_call_output"
+            yield {"type": kind, "call_id": message.tool_call_id, "output": _content(message, where), **said}
+        elif original is not None:
+            yield from original
+        elif message.role != "assistant":
+            yield {"type": "message", "role": message.role, "content": _content(message, where), **said}
+        else:
+            if self.quirks.returned_items == "plain":
+                if text := message.text or message.refusal:
+                    yield {"type": "message", "role": "assistant", "content": text}
+            elif parts := list(_output_parts(message, where)):
+                made = {"type": "message", "role": "assistant", "status": "completed", "content": parts}
+                # OpenRouter refuses an assistant's message without id and status (its documentation of multi-turn
+                # conversations); OpenAI takes any id that begins with msg_, where nothing stored has that id.
+                yield made if stored else {**made, "id": f"msg_{position}"}
+            for call in message.tool_calls:
+                yield _call(call, call.extra if here else None)
 
     def _report_unsent(
-        self, message: Message, where: str, request: Request, stored: bool, report: EncodingReport
+        self,
+        message: Message,
+        where: str,
+        request: Request,
+        original: list[dict[str, Any]] | None,
+        answered: ToolCall | None,
+        report: EncodingReport,
     ) -> None:
-        here, plain = request.came_from_here(message), self.quirks.returned_items == "plain"
-        items = original_payload(message, stored=stored) if here and not plain else None
-        if message.reasoning and not any(item.get("type") == "reasoning" for item in items or ()):
+        here = request.came_from_here(message)
+        if message.reasoning and not any(item.get("type") == "reasoning" for item in original or ()):
             report.reasoning.append(where)
-        sent = {ACKNOWLEDGED}
+        sent = {ACKNOWLEDGED} if answered and answered.kind == "computer" else set[str]()
         if here and message.role != "assistant":
             sent |= {*ITEM_EXTRAS}
-        if items is not None:
+        if original is not None:
             sent |= {"output", "annotations"}  # the items have the citations, too
-        if plain and "output" in message.extras and not says_more("output", message):
+        if self.quirks.returned_items == "plain" and "output" in message.extras and not says_more("output", message):
             sent.add("output")
         if not has_unmodelled_blocks(message.extras.get("blocks")):
             sent.add("blocks")
@@ -568,8 +515,8 @@ class ResponsesRequestWriter:
     def _tool_choice(self, choice: ReadToolChoice, tools: Sequence[Tool]) -> str | dict[str, Any]:
         known = {tool.name: tool for tool in tools}
         match choice:
-            case NamedTool(_, hosted=HostedTool(raw)):
-                return self._chosen(HostedTool(raw))
+            case NamedTool(hosted=HostedTool() as tool):
+                return self._chosen(tool)
             case NamedTool(name):
                 return self._chosen(known.get(name) or Tool(name))
             case AllowedTools(names, mode):
@@ -585,28 +532,7 @@ class ResponsesRequestWriter:
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 
     def _format(self, wanted: Any) -> dict[str, Any] | None:
-        read = read_response_format(wanted)
-        if read is None:
-            return None
-        nested = self.quirks.format_member == "response_format"  # as in Chat Completions
-        if read.schema is None:
-            return {"type": "json_object"} if nested else {"format": {"type": "json_object"}}
-        said = {"description": read.description, "strict": read.strict}
-        given = {name: value for name, value in said.items() if value is not None}
-        schema = {"name": read.name, "schema": dict(read.schema), **given}
-        if nested:
-            return {"type": "json_schema", "json_schema": schema}
-        return {"format": {"type": "json_schema", **schema}}
-
-
-def _context_management(request: Request) -> list[dict[str, Any]] | None:
-    threshold = request.options.compact_threshold
-    return None if threshold is None else [{"type": "compaction", "compact_threshold": threshold}]
-
-
-def _opening_texts(messages: Iterable[tuple[int, Message]]) -> Iterator[str]:
-    for at, message in messages:
-        check_message(message, f"messages[{at}]")
-        if message.role not in INSTRUCTION_ROLES or not isinstance(message.content, str) or message.tools:
-            return
-        yield message.content
+        written = encode_response_format(wanted)
+        if written is None or self.quirks.format_member == "response_format":  # as in Chat Completions
+            return written
+        return {"format": {"type": written["type"], **written.get("json_schema", {})}}

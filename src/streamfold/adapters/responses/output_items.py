@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ...deltas import (
@@ -24,6 +23,7 @@ from ...errors import ErrorInfo, error_info
 from ...jsontext import as_count, non_empty, str_or_none
 from ...requests import CALL_EXTRAS
 from ...types import PLAIN_ITEMS, ExtraPart, FinishReason, PartRef, ToolCallDelta, item_part
+from ..odd_payloads import arguments_text
 from ..openai_usage import read_openai_usage
 
 UNFINISHED = ("queued", "in_progress")
@@ -31,10 +31,11 @@ _COMPLETE = (None, "completed", "complete", "done", "finished", "success", "succ
 _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
-def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> None:
-    """Adds a finished item's deltas to `out`, and the item itself. Later requests may have to contain the item exactly
-    as the server sent it."""
+def item_done(item: dict[str, Any], output: int | None) -> list[Delta]:
+    """Returns a finished item's deltas, with the item itself. Later requests may have to contain the item exactly as
+    the server sent it."""
     kind = item.get("type")
+    out: list[Delta] = []
     if kind == "function_call":
         out.append(function_call(item, output, out))
     texts = _item_texts(item, output)
@@ -42,14 +43,7 @@ def item_done(item: dict[str, Any], output: int | None, out: list[Delta]) -> Non
         out.append(ReasoningDelta(""))  # it reasoned, and what is not shown
     if kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
-    out += texts
-    out.append(ExtraPart("output", non_empty(item), place=output))
-
-
-def _item_facts(item: dict[str, Any], output: int) -> list[Delta]:
-    out: list[Delta] = []
-    item_done(item, output, out)
-    return out
+    return [*out, *texts, ExtraPart("output", non_empty(item), place=output)]
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
@@ -103,20 +97,6 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
     )
 
 
-def arguments_text(arguments: Any, out: list[Delta]) -> str:
-    """Returns a tool call's arguments as text, even if the server sent an object. Raises ValueError if the object is
-    nested too deeply."""
-    if isinstance(arguments, str):
-        return arguments
-    if arguments is None:
-        return ""
-    out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
-    try:
-        return json.dumps(arguments, ensure_ascii=False)
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
-
-
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
     """Adds the deltas of the final response to `out`: all items again, the usage, and the status.
 
@@ -155,7 +135,7 @@ def response_meta(response: dict[str, Any]) -> Meta:
 
 
 def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
-    out.append(ItemSummary([_item_facts(item, output) for output, item in enumerate(items)]))
+    out.append(ItemSummary([item_done(item, output) for output, item in enumerate(items)]))
     kinds = [item.get("type") for item in items]
     texts = [text for output, item in enumerate(items) for text in _item_texts(item, output)]
     for kind in (ReasoningDelta, TextDelta, RefusalDelta):
@@ -180,11 +160,7 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
     """Returns how the response ended. If the event's name and the response have different statuses, the worse status
     counts, because aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
-    word_for_it = status
-    for end in _ENDS:
-        if end in (said, status):
-            word_for_it = end
-            break
+    word_for_it = next((end for end in _ENDS if end in (said, status)), status)
     details = response.get("incomplete_details")
     reason = str_or_none(as_object(details).get("reason")) if details else None
     error = response.get("error")
