@@ -355,7 +355,6 @@ def are_different_calls(one: str, other: str | None) -> bool:
 # their completeness decides the place of a fragment (`IncomingCall.is_complete`).
 
 _Found: TypeAlias = tuple[IncomingCall | None, MatchRule]
-_GUESSES: frozenset[MatchRule] = frozenset(("listed_name", "turn", "index_taken"))
 
 
 class ToolCallAssembler:
@@ -444,24 +443,19 @@ class ToolCallAssembler:
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
             if not call.has_arguments:
-                self._forget(call)
-            elif call.id:
-                self._mark(head for head in named if head.id == call.id)
-            else:
-                turn = self._at_turn(call.index) if self._shared else None
-                self._mark(head for head in named if head is turn or not (head.has_arguments or head.came_whole))
-
-    def _mark(self, heads: Iterable[IncomingCall]) -> None:
-        for head in heads:
-            head.is_ambiguous = True
-
-    def _forget(self, call: IncomingCall) -> None:
-        """Removes a tool call that consists only of an id. This id becomes the second id of another tool call with the
-        same index."""
-        others = [each for each in self._opened if each.index == call.index and each is not call]
-        if others and call.index is not None:
-            others[-1].other_id = others[-1].other_id or call.id
-            self._opened.remove(call)
+                # An id alone is the second id of another tool call with the same index.
+                others = [each for each in self._opened if each.index == call.index and each is not call]
+                if others and call.index is not None:
+                    others[-1].other_id = others[-1].other_id or call.id
+                    self._opened.remove(call)
+                continue
+            turn = self._at_turn(call.index) if self._shared else None
+            for head in named:
+                if call.id:
+                    may_own = head.id == call.id
+                else:
+                    may_own = head is turn or not (head.has_arguments or head.came_whole)
+                head.is_ambiguous = head.is_ambiguous or may_own
 
     def take_from_client(self, index: int) -> None:
         """Records that the server has run the tool call with this index itself, so that the client doesn't run it."""
@@ -490,15 +484,9 @@ class ToolCallAssembler:
             if not part.name and (head := self._whose_turn(part.index)) and not are_different_calls(head.id, part.id):
                 return head, "turn"
             return None, "new_index" if self._opened else "first"
-        if (
-            here
-            and known
-            and known is not here
-            and known.index == part.index
-            and continues_call(known, part, self._names)
-        ):
-            return known, "id"
         if here:
+            if known and known is not here and known.index == part.index and continues_call(known, part, self._names):
+                return known, "id"
             if not part.id and not part.name:  # a tail, as nearly every fragment
                 return here, "index"
             if self._shared and part.name and part.id and here.has_arguments and not (here.name or here.id):
@@ -529,7 +517,8 @@ class ToolCallAssembler:
 
     def _find_item(self, part: ToolCallDelta) -> _Found:
         head, index = bool(part.name) or part.begins, part.index
-        if of_item := self._of_item(part):
+        of_item = self._by_item.get(part.item) if part.item else None
+        if of_item and (index is None or of_item.index in (None, index)):
             return of_item, "item"
         here = None if index is None else self._by_index.get(index)
         if here and not self._is_another_item(here, part):
@@ -558,10 +547,6 @@ class ToolCallAssembler:
             return last, "last"
         return (last, "last") if not last.name and not last.done else (None, "another")
 
-    def _of_item(self, part: ToolCallDelta) -> IncomingCall | None:
-        call = self._by_item.get(part.item) if part.item else None
-        return call if call and (part.index is None or call.index in (None, part.index)) else None
-
     def _is_another_item(self, call: IncomingCall, part: ToolCallDelta) -> bool:
         if not (part.name or part.begins) and any(other.index != call.index for other in self._opened):
             return False
@@ -578,12 +563,20 @@ class ToolCallAssembler:
         if rule == "id_taken" and part.id:
             rival = self._by_id.get(part.id)
         if call is None:
-            call = self._open(part.index)
+            if len(self._opened) >= self._limits.tool_calls:
+                raise ProtocolError(f"more than {self._limits.tool_calls} tool calls in one answer (limits.tool_calls)")
+            call = IncomingCall(len(self._opened), part.index)
+            self._opened.append(call)
             self._shared = self._shared or rule == "index_taken"
             if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # whose were the arguments?
                 call.is_ambiguous = rival.is_ambiguous = True
-        if rule in _GUESSES and _is_guess(call, part, rule):
-            call.guessed = True
+        match rule:
+            case "turn":
+                call.guessed = True
+            case "index_taken":
+                call.guessed = call.guessed or not (part.id or part.item is not None)
+            case "listed_name":
+                call.guessed = call.guessed or not call.has_text(part.arguments)
         if part.index is not None:
             self._by_index[part.index] = call
             call.index = part.index if call.index is None else call.index
@@ -597,13 +590,6 @@ class ToolCallAssembler:
             if part.begins:
                 call.came_whole = False  # arguments in `output_item.added` come again
         return CallMatch(call, rule, part, opened, rival if rival is not call else None)
-
-    def _open(self, index: int | None) -> IncomingCall:
-        if len(self._opened) >= self._limits.tool_calls:
-            raise ProtocolError(f"more than {self._limits.tool_calls} tool calls in one answer (limits.tool_calls)")
-        call = IncomingCall(len(self._opened), index)
-        self._opened.append(call)
-        return call
 
     def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
         if part.item and (part.id or part.name or opened) and part.item not in call.items:
@@ -655,9 +641,3 @@ class ToolCallAssembler:
 
 def _too_long(what: str, limit: int) -> ProtocolError:
     return ProtocolError(f"the {what} of a call is longer than {limit} characters (limits.{what}_chars)")
-
-
-def _is_guess(call: IncomingCall, part: ToolCallDelta, rule: MatchRule) -> bool:
-    if rule == "listed_name":
-        return not call.has_text(part.arguments)
-    return rule == "turn" or (rule == "index_taken" and not part.id and part.item is None)
