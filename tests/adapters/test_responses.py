@@ -17,6 +17,7 @@ from streamfold import (
     EmptyResponseError,
     HostedPart,
     IncompleteStreamError,
+    Limits,
     ProtocolError,
     StreamError,
     ToolCall,
@@ -41,7 +42,7 @@ from streamfold.deltas import (
     Usage,
     Warn,
 )
-from streamfold.engine.accumulator import TextBuffer
+from streamfold.engine.accumulator import text_buffers
 from streamfold.engine.deduplication import TextDeduplicator
 from streamfold.errors import ErrorInfo
 from tables import each_row
@@ -347,16 +348,14 @@ def test_nothing_at_all():
 
 
 def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
-    parts, lanes = (
-        TextDeduplicator(lambda kind: lanes[kind]),
-        {kind: TextBuffer(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
-    )
+    buffers = text_buffers(Limits())
+    parts = TextDeduplicator(buffers)
     shown: list[Delta] = []
     for delta in deltas:
         for made in parts.feed(delta):
             shown.append(made)
             if not isinstance(made, Warn):
-                lanes[type(made)].add(made.text)
+                buffers[type(made)].add(made.text)
     return shown
 
 

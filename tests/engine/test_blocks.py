@@ -93,7 +93,9 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     blocks = BlockAssembler()
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, None, "f", "{}"), held=True)
     result = Block(None, "other", {"functionResponse": {"name": "f"}})
-    assert shown(blocks, call, BlockEnd(None, call=True), RanOnServer(None, "f"), result) == []
+    assert shown(blocks, call, BlockEnd(None, call=True)) == []
+    assert blocks.take_from_client(RanOnServer(None, "f")) == 0
+    assert shown(blocks, result) == []
     assert blocks.settle() == []
     assert len(blocks.content({})) == 2
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from folding import event
-from streamfold import StreamDecoder
+from streamfold import Limits, StreamDecoder
 from streamfold.deltas import Delta, Finish, PartRef, ReasoningDelta, Sequence, TextDelta, Warn
-from streamfold.engine.accumulator import TextBuffer
+from streamfold.engine.accumulator import text_buffers
 from streamfold.engine.deduplication import TextDeduplicator
 
 
 def feed(*deltas: TextDelta | ReasoningDelta) -> list[Delta]:
-    parts, lanes = (
-        TextDeduplicator(lambda kind: lanes[kind]),
-        {kind: TextBuffer(1000, "text_chars") for kind in (TextDelta, ReasoningDelta)},
-    )
+    buffers = text_buffers(Limits())
+    parts = TextDeduplicator(buffers)
     shown: list[Delta] = []
     for delta in deltas:
         for made in parts.feed(delta):
             shown.append(made)
             if not isinstance(made, Warn):
-                lanes[type(made)].add(made.text)
+                buffers[type(made)].add(made.text)
     return shown
 
 
@@ -54,7 +52,7 @@ def test_a_repeated_event_is_skipped_whole():
 
 def test_texts_of_two_items_stay_apart():
     """Text of an item that begins inside another one is shown when that one is done."""
-    parts = TextDeduplicator(lambda kind: TextBuffer(1000, "text_chars"))
+    parts = TextDeduplicator(text_buffers(Limits()))
     shown = [parts.feed(text) for text in (TextDelta("a", A), TextDelta("x", B), TextDelta("b", A), TextDelta("y", B))]
     assert shown == [[TextDelta("a", A)], [], [TextDelta("b", A)], []]
     assert (parts.finish_item(0), parts.feed(TextDelta("z", B))) == ([TextDelta("xy", PartRef(1))], [TextDelta("z", B)])

@@ -106,6 +106,15 @@ class TextBuffer:
         return rest
 
 
+def text_buffers(limits: Limits) -> dict[type[Delta], TextBuffer]:
+    """Returns an empty buffer for each kind of text, with the size limit of that kind."""
+    return {
+        TextDelta: TextBuffer(limits.text_chars, "text_chars"),
+        ReasoningDelta: TextBuffer(limits.reasoning_chars, "reasoning_chars"),
+        RefusalDelta: TextBuffer(limits.other_chars, "other_chars"),
+    }
+
+
 class UsageAccumulator:
     """Stores the server's latest usage object and parses it at the end of the response. A usage object that contains
     only zeros is ignored if real counts came before, because some proxies send one last."""
@@ -309,9 +318,8 @@ class StreamAccumulator:
         self._shows_refusals = partial_tool_calls
         self._tools, self._tool_names = tools, frozenset(tool_names)
         self._positions = CallPositions() if partial_tool_calls and tool_choice != "none" else None
-        self._text = TextBuffer(limits.text_chars, "text_chars")
-        self._reasoning = TextBuffer(limits.reasoning_chars, "reasoning_chars")
-        self._refusal = TextBuffer(limits.other_chars, "other_chars")
+        self.buffers = text_buffers(limits)
+        self._text, self._reasoning, self._refusal = self.buffers.values()
         self._reasoned = False
         self._has_parts = False  # something has come that is neither text nor a call of a function
         self._usage = UsageAccumulator()
@@ -320,7 +328,7 @@ class StreamAccumulator:
         self._finish: Finish | None = None
         self.meta = Meta()
         self._begun = False
-        self._calls_begun = 0
+        self.calls_begun = 0
         self._marks: list[ExtraPart] = []
         self._late = False  # a call has begun, or a mark waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
@@ -338,9 +346,6 @@ class StreamAccumulator:
         if self._reply is None:
             raise StreamfoldError("the reply isn't available before the finished chunk")
         return self._reply
-
-    def buffer(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
-        return self._text if kind is TextDelta else self._reasoning if kind is ReasoningDelta else self._refusal
 
     def feed(self, delta: Delta) -> StreamChunk | None:
         """Returns the chunk for a delta, or None if the delta needs no chunk. Raises StreamError if the response
@@ -378,7 +383,7 @@ class StreamAccumulator:
             if self._listener and placed:
                 self._listener(placed)
             if placed and placed.opened:
-                self._calls_begun, self._late = len(self.calls), True
+                self.calls_begun, self._late = len(self.calls), True
             return self._call_chunk(placed, self._positions) if placed and self._positions else None
         return self._feed_rare(delta)
 
@@ -399,7 +404,7 @@ class StreamAccumulator:
                 if shown and self._shows_refusals:
                     self._begun = True
                     number = part and PartRef(number=part.number)
-                    return StreamChunk(details=ChunkDetails(self._calls_begun, part=number, refusal=shown))
+                    return StreamChunk(details=ChunkDetails(self.calls_begun, part=number, refusal=shown))
             case CallSummary(calls):
                 for placement in self.calls.reconcile(calls):
                     if self._listener:
@@ -418,14 +423,14 @@ class StreamAccumulator:
                     self._extras.setdefault(name, []).append(value)
                     if name == "output" and self._positions:
                         self._begun = True
-                        return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), item=value))
+                        return StreamChunk(details=self._place(item=value))
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None
             case HostedPart():
                 if self._hosted.record_if_new(delta):
                     self._begun = self._has_parts = True
-                    return StreamChunk(details=ChunkDetails(self._calls_begun, hosted=(delta,)))
+                    return StreamChunk(details=ChunkDetails(self.calls_begun, hosted=(delta,)))
             case ServedBy(model):
                 self.meta = replace(self.meta, model=model)
             case ToolRequests(kind, number):
@@ -484,7 +489,7 @@ class StreamAccumulator:
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
-        self._earlier = _EarlierParts(extras, usages, text, reasoning, self.blocks.size, self.meta)
+        self._earlier = _EarlierParts(extras, usages, text, reasoning, len(self.blocks), self.meta)
         self._extras, self._finish, self.meta = {}, None, Meta()
         self._usage, self.keeps_usage = UsageAccumulator(), False
         self._hosted.requests.clear()
@@ -550,10 +555,6 @@ class StreamAccumulator:
         return self._finish is not None
 
     @property
-    def calls_begun(self) -> int:
-        return self._calls_begun
-
-    @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         if self.finished or self._tool_choice == "none":
             return ()
@@ -605,11 +606,12 @@ class StreamAccumulator:
 
     def _has_content(self, finish: Finish | None = None) -> bool:
         """Truncated tool calls don't count as content."""
-        lanes = (self._text, self._reasoning, self._refusal)
+        if self._has_parts or any(buffer.raw for buffer in self.buffers.values()):
+            return True
         called = self.calls.finish() if finish is None or not finish.cut else ()
-        calls = (call for call in called if call.id or call.name or call.text_so_far)
-        blocks = self.blocks.content({}) if self.blocks else []
-        return self._has_parts or any(buffer.raw for buffer in lanes) or any(calls) or any(map(_says_something, blocks))
+        if any(call.id or call.name or call.text_so_far for call in called):
+            return True
+        return any(map(_says_something, self.blocks.content({})))
 
     def _stop(self, text: str) -> StreamChunk | None:
         if begun := [call.name or call.id for call in self.calls.finish()]:
@@ -660,9 +662,6 @@ class StreamAccumulator:
             details.call_numbers = tuple(numbers[call.id] if call.id in numbers else next(later) for call in delivered)
         return StreamChunk(*last, details)
 
-    def _place(self) -> ChunkDetails:
-        return ChunkDetails(self._calls_begun, self._take_marks())
-
     def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
         part, call = match.part, match.call
         if match.opened:
@@ -680,12 +679,13 @@ class StreamAccumulator:
             positions.is_in_order(call),
             not self._tool_names or call.name in self._tool_names,
         )
-        return StreamChunk(details=ChunkDetails(self._calls_begun, self._take_marks(), update))
+        return StreamChunk(details=self._place(update))
 
-    def _take_marks(self) -> tuple[ExtraPart, ...]:
+    def _place(self, update: ToolCallUpdate | None = None, item: Any = None) -> ChunkDetails:
+        """Returns the details of the next chunk, with the marks that wait for a chunk."""
         marks, self._marks = tuple(self._marks), []
-        self._late = self._calls_begun > 0
-        return marks
+        self._late = self.calls_begun > 0
+        return ChunkDetails(self.calls_begun, marks, update, item=item)
 
 
 class CallPositions:

@@ -151,21 +151,17 @@ class BlockAssembler:
         self._again: _ExpectedAgain | None = None
         self._recent: list[tuple[int, str | None, Any]] = []  # since the last event with an id; no member: a new block
 
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
+    def __len__(self) -> int:
+        return len(self._blocks)
 
-    def feed(self, delta: Block | BlockPiece | BlockEnd | RanOnServer) -> list[Delta]:
+    def feed(self, delta: Block | BlockPiece | BlockEnd) -> list[Delta]:
         """Returns the text, reasoning and tool call fragments that a delta contains."""
-        if type(delta) is BlockPiece:
+        if isinstance(delta, BlockPiece):
             return self.grow(delta)
-        if type(delta) is Block:
-            return self.open(delta)
-        if type(delta) is BlockEnd:
-            block = self._find_ended(delta)
-            return self._close(block) if block is not None and not block.closed else []
-        if type(delta) is RanOnServer:
-            self.take_from_client(delta)
-        return []
+        if isinstance(delta, Block):
+            return self._open(delta)
+        block = self._find_ended(delta)
+        return [] if block is None or block.closed else self._close(block)
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
         """Returns the entries that a delta adds to `StreamChunk.marks`."""
@@ -199,10 +195,6 @@ class BlockAssembler:
         self._by_index.clear()
         self._strays.clear()
         return out
-
-    @property
-    def size(self) -> int:
-        return len(self._blocks)
 
     def held_calls(self) -> list[tuple[str, str]]:
         """Returns the name and the arguments so far of each tool call that the server may still run itself
@@ -286,7 +278,7 @@ class BlockAssembler:
             again.skipped = False
         return skipped
 
-    def open(self, begun: Block) -> list[Delta]:
+    def _open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
         known = self._by_index.get(begun.index) if self._again and begun.index is not None else None
         if self._again and known is not None and known.number in self._again.blocks:
@@ -355,7 +347,7 @@ class BlockAssembler:
         block = self._find_call(piece.index) if piece.kind == "call" else self._find(piece.index)
         fits = block is not None and block.begun.kind == piece.kind and not block.closed
         if piece.opens is not None and (block is None or (piece.index is None and not fits)):
-            out = self.open(piece.opens)
+            out = self._open(piece.opens)
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
             return [*out, Warn("calls_dropped", "a tool call without a name and arguments was dropped")]

@@ -8,7 +8,7 @@ longer, its additional end is used too. If a later copy differs, there is a warn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -61,11 +61,11 @@ class TextDeduplicator:
     until then.
 
     Args:
-        buffer: returns the buffer with all text of a kind of delta.
+        buffers: the buffers with all text of each kind of delta.
     """
 
-    def __init__(self, buffer: Callable[[type[PartedDelta]], TextBuffer]) -> None:
-        self._lane = buffer
+    def __init__(self, buffers: Mapping[type[Delta], TextBuffer]) -> None:
+        self._buffers = buffers
         self._parts: dict[Hashable, _Shown] = {}
         self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the buffer
         self._last: dict[type[PartedDelta], _Shown] = {}
@@ -99,19 +99,24 @@ class TextDeduplicator:
             return []
         shown = self._find(kind, part, delta.whole) if part else answer
         if not delta.whole:
-            if shown.ahead:
-                return self._follow(delta, shown)
+            if ahead := shown.ahead:
+                text = delta.text
+                shown.ahead = ahead[len(text) :] if ahead.startswith(text) else ""
+                if shown.ahead:
+                    return []
+                left = text.removeprefix(ahead)
+                return self._show(replace(delta, text=left), shown) if left else []
             out = self._show(delta, shown)
             if part and (part.item or part.output is not None) and shown.waiting is None:
                 self._going_on = kind, part, shown
             return out
         if part is None:
-            answer.size = self._lane(kind).size
+            answer.size = self._buffers[kind].size
             self._current.clear()  # parts that only the whole has are shown behind all others
         return self._compare(delta, shown, answer)
 
     def shown(self, kind: type[PartedDelta], part: PartRef | None = None) -> str:
-        return self._lane(kind).raw if part is None else self._find(kind, part, whole=False).text
+        return self._buffers[kind].raw if part is None else self._find(kind, part, whole=False).text
 
     def received(self, kind: type[PartedDelta]) -> str:
         """Returns all received text of a kind of delta, including text that is held back."""
@@ -150,7 +155,7 @@ class TextDeduplicator:
         # Two halves of a pair may have become one character. A whole that is far too short isn't worth the join.
         if shown.differs and len(whole) < shown.size // 2:
             return []
-        before = self._lane(kind).raw if delta.part is None else shown.text
+        before = self._buffers[kind].raw if delta.part is None else shown.text
         begins = whole.startswith(before)
         shown.ended = begins or delta.part is not None
         if whole == before:
@@ -168,12 +173,6 @@ class TextDeduplicator:
         return [
             Warn("text_mismatch", f"the deltas of a text and the complete text differ: {_difference(before, whole)}")
         ]
-
-    def _follow(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
-        ahead, text = shown.ahead, delta.text
-        shown.ahead = ahead[len(text) :] if ahead.startswith(text) else ""
-        left = text[len(ahead) :] if text.startswith(ahead) else "" if shown.ahead else text
-        return self._show(replace(delta, text=left), shown) if left else []
 
     def _show(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
         if shown is self._answers[(kind := type(delta))]:

@@ -28,7 +28,7 @@ from ..deltas import (
 )
 from ..errors import ProtocolError
 from ..types import ChunkDetails, ExtraPart, Limits, StreamChunk, ToolCallDelta, Usage, live_part
-from .accumulator import PartialCalls, StreamAccumulator, TextBuffer
+from .accumulator import PartialCalls, StreamAccumulator, text_buffers
 from .deduplication import EventDeduplicator, PartedDelta, TextDeduplicator
 from .dialects import Dialect, DialectContext, leak_warning
 
@@ -38,7 +38,7 @@ _ITEMS = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta)  # what items 
 _COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
 _SHOWN = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})  # what pieces of blocks are to the reader
-_OfBlocks: TypeAlias = RanOnServer | BlockPiece | BlockEnd | MessageStart
+_OfBlocks: TypeAlias = Block | BlockPiece | BlockEnd | RanOnServer | MessageStart
 _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
 
@@ -66,10 +66,9 @@ class Pipeline:
         self._drafts = drafts
         self._read = read
         self._context = context or DialectContext()
-        self._limits = limits or Limits()
-        self._raw: dict[type[Delta], TextBuffer] = {}  # what a dialect was fed
-        self._buffer = accumulator.buffer if dialect is None else self._raw_buffer
-        self._parts = TextDeduplicator(self._buffer)
+        # A dialect changes texts, so its input is compared with the server's complete texts.
+        self._buffers = accumulator.buffers if dialect is None else text_buffers(limits or Limits())
+        self._parts = TextDeduplicator(self._buffers)
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventDeduplicator()
@@ -124,8 +123,6 @@ class Pipeline:
                 for index, facts in delta.blocks:  # type: ignore[union-attr]
                     if not accumulator.blocks.has(index):
                         self.feed(facts, "", chunks)  # the summary counts the bytes
-            elif kind is Block:
-                self._open_block(delta, data, chunks)  # type: ignore[arg-type]
             elif kind is Sequence:
                 if delta.id:  # type: ignore[union-attr]
                     accumulator.blocks.passed_id()
@@ -204,13 +201,6 @@ class Pipeline:
                     )
             chunks += shown
 
-    def _open_block(self, block: Block, data: str, chunks: list[StreamChunk]) -> None:
-        self._accumulator.keep(len(data))
-        if made := self._accumulator.blocks.open(block):
-            self.feed(made, data, chunks)
-        if block.kind == "other" and block.index is not None:  # it grows
-            self._show(block.value, chunks)
-
     def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
         """Processes a delta of an API whose messages consist of content blocks. Returns true if the rest of the SSE
         event must be skipped.
@@ -218,26 +208,28 @@ class Pipeline:
         Raises:
             ProtocolError: another message begins inside this message.
         """
+        accumulator, blocks = self._accumulator, self._accumulator.blocks
         if isinstance(delta, MessageStart):
-            first, self._message = self._message is None, self._message or delta.id or ""
-            if not first and delta.id and delta.id != self._message:
+            is_first, self._message = self._message is None, self._message or delta.id or ""
+            if is_first:
+                return False
+            if delta.id and delta.id != self._message:
                 raise ProtocolError(f"message {delta.id} begins inside message {self._message}")
-            if not first:
-                self._accumulator.warn(
-                    "repeated_event", "the server sent message_start twice; the second one was ignored"
-                )
-            return not first
+            accumulator.warn("repeated_event", "the server sent message_start twice; the second one was ignored")
+            return True
         if not isinstance(delta, BlockEnd):
-            self._accumulator.keep(len(data))
+            accumulator.keep(len(data))
         if isinstance(delta, RanOnServer):
-            if (number := self._accumulator.blocks.take_from_client(delta)) is not None:
-                self._accumulator.calls.take_from_client(number)
+            if (number := blocks.take_from_client(delta)) is not None:
+                accumulator.calls.take_from_client(number)
             return False
-        if made := self._accumulator.blocks.feed(delta):
+        if made := blocks.feed(delta):
             self.feed(made, data, chunks)
-        for mark in self._accumulator.blocks.marks(delta):
-            self._accumulator.mark(mark)
-            if mark.name == self._accumulator.blocks.name.removesuffix("s"):
+        if isinstance(delta, Block) and delta.kind == "other" and delta.index is not None:  # it grows
+            self._show(delta.value, chunks)
+        for mark in blocks.marks(delta):
+            accumulator.mark(mark)
+            if mark.name == blocks.name.removesuffix("s"):
                 self._show(mark.value, chunks)
         return False
 
@@ -257,7 +249,7 @@ class Pipeline:
         self._show_texts(self._parts.release(), chunks)
         self.feed(self._accumulator.blocks.settle(), "", chunks)
         self._accumulate(self._held_back(), chunks)
-        if leak := leak_warning(self._accumulator.buffer(TextDelta).text, self._read, self._context):
+        if leak := leak_warning(self._accumulator.buffers[TextDelta].text, self._read, self._context):
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
@@ -266,7 +258,7 @@ class Pipeline:
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
         self.feed(held, "", chunks)
-        self._parts, self.numbers = TextDeduplicator(self._buffer), EventDeduplicator()
+        self._parts, self.numbers = TextDeduplicator(self._buffers), EventDeduplicator()
         self._message = self._meta = None
         self._finished = self._has_items = self._has_late_text = False
         self._passes = self._dialect is None
@@ -277,12 +269,6 @@ class Pipeline:
         self._show_texts(self._parts.release(), chunks)
         self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
         self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
-
-    def _raw_buffer(self, kind: type[TextDelta | ReasoningDelta | RefusalDelta]) -> TextBuffer:
-        if kind not in self._raw:
-            name = {TextDelta: "text_chars", ReasoningDelta: "reasoning_chars"}.get(kind, "other_chars")
-            self._raw[kind] = TextBuffer(getattr(self._limits, name), name)
-        return self._raw[kind]
 
     def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
         if self._finished:
@@ -300,7 +286,7 @@ class Pipeline:
             self.end(chunks)
         if self._dialect is not None:
             if isinstance(delta, (TextDelta, ReasoningDelta, RefusalDelta)):
-                self._raw_buffer(type(delta)).add(delta.text)
+                self._buffers[type(delta)].add(delta.text)
                 self._has_late_text = self._has_late_text or self._accumulator.has_finish_reason
             self._accumulate(self._dialect.feed(delta), chunks)
             if self._drafts and (drawn := self._drafts.take_chunks()) and not self._accumulator.calls_begun:
