@@ -449,13 +449,13 @@ class ToolCallAssembler:
                     others[-1].other_id = others[-1].other_id or call.id
                     self._opened.remove(call)
                 continue
-            turn = self._at_turn(call.index) if self._shared else None
-            for head in named:
-                if call.id:
-                    may_own = head.id == call.id
-                else:
-                    may_own = head is turn or not (head.has_arguments or head.came_whole)
-                head.is_ambiguous = head.is_ambiguous or may_own
+            if call.id:
+                owners = [head for head in named if head.id == call.id]
+            else:
+                turn = self._at_turn(call.index) if self._shared else None
+                owners = [head for head in named if head is turn or not (head.has_arguments or head.came_whole)]
+            for head in owners:
+                head.is_ambiguous = True
 
     def take_from_client(self, index: int) -> None:
         """Records that the server has run the tool call with this index itself, so that the client doesn't run it."""
