@@ -29,12 +29,7 @@ from .errors import APIError, ConfigError
 from .net import Interrupted, run_within
 from .requests import GO_ON_MESSAGE, call_values, content_values, digest_parts, part_value
 from .stores import MemoryStore, Retention, StoreError, persistent_store
-from .types import (
-    TURN_EXTRAS,
-    Message,
-    Reply,
-    ReplyWarning,
-)
+from .types import TURN_EXTRAS, Message, Reply, ReplyWarning
 
 __all__ = ["RestoredHistory", "TurnCache", "TurnStore", "named_end_user", "read_turn_cache"]
 
@@ -235,15 +230,6 @@ def _restore_turn(returned: Message, stored: Message) -> Message:
     )
 
 
-def _with_result_ids(made: list[Message], returned: Sequence[Message], changed: Sequence[int]) -> list[Message]:
-    """Returns the conversation, with the restored tool call ids in the tool results too."""
-    ids: dict[str | None, str] = {}
-    for at in changed:
-        pairs = zip(returned[at].tool_calls, made[at].tool_calls, strict=True)
-        ids |= {before.id: call.id for before, call in pairs if before.id != call.id}
-    return [replace(each, tool_call_id=ids.get(each.tool_call_id, each.tool_call_id)) for each in made] if ids else made
-
-
 class TurnStore(Protocol):
     """The interface of a store of turns. Each `streamfold.stores.Store` implements it.
 
@@ -303,7 +289,7 @@ class TurnCache:
     def __init__(
         self, store: TurnStore | str = "memory", *, owner: str = "", end_user: str | None = None, ids: bool = True
     ) -> None:
-        self.store: TurnStore = _open(store, None) if isinstance(store, str) else store
+        self.store: TurnStore = persistent_store(store, table="turns") if isinstance(store, str) else store
         self.owner = owner
         self.end_user = end_user
         self._ids = ids
@@ -337,17 +323,21 @@ class TurnCache:
         found: dict[str, Message] = {}
         failure = await _within(self._read([*turns.values()], found), "read")
         made, lost = list(messages), dict[int, list[str]]()
+        ids: dict[str | None, str] = {}  # ids of restored tool calls, by the ids that the client sent
         for at, key in turns.items():
             stored = found.get(key)
             if stored is not None and (missing := _missing(messages[at], stored)):
                 made[at] = _restore_turn(messages[at], stored)
                 lost[at] = missing
+                pairs = zip(messages[at].tool_calls, stored.tool_calls, strict=True)
+                ids |= {before.id: call.id for before, call in pairs if before.id != call.id}
+        if ids:
+            made = [replace(each, tool_call_id=ids.get(each.tool_call_id, each.tool_call_id)) for each in made]
         warnings = [failure] if failure else []
         if lost:
             given = "; ".join(f"messages[{at}]: {', '.join(missing)}" for at, missing in lost.items())
-            detail = f"restored from the turn cache: {given}"
-            warnings.append(ReplyWarning("turn_restored", detail))
-        return RestoredHistory(tuple(_with_result_ids(made, messages, [*lost])), tuple(lost), tuple(warnings))
+            warnings.append(ReplyWarning("turn_restored", f"restored from the turn cache: {given}"))
+        return RestoredHistory(tuple(made), tuple(lost), tuple(warnings))
 
     async def remember(self, messages: Sequence[Message], reply: Reply) -> ReplyWarning | None:
         """Stores the response to a conversation, if clients may leave out parts of it.
@@ -493,10 +483,6 @@ async def _within(work: Coroutine[Any, Any, object], done: str) -> ReplyWarning 
     return None
 
 
-def _open(where: str, retention: Retention | None) -> TurnStore:
-    return persistent_store(where, retention, table="turns")
-
-
 def read_turn_cache(
     given: TurnCache | TurnStore | str | bool | None, retention: Retention | None = None
 ) -> TurnCache | None:
@@ -516,7 +502,7 @@ def read_turn_cache(
         case TurnCache():
             return given
         case str() if given:
-            return TurnCache(_open(given, retention))
+            return TurnCache(persistent_store(given, retention, table="turns"))
     if hasattr(given, "get") and hasattr(given, "put") and not isinstance(given, dict | str):
         return TurnCache(given)
     raise ConfigError(f"turn_cache must be a TurnCache, a store or its name, True or False, not {type(given).__name__}")

@@ -8,7 +8,7 @@ from typing import ClassVar, Unpack
 
 from ..errors import ConfigError
 from ..net import scrubs_traceback
-from ..requests import ChatOptions, Request, check_stream
+from ..requests import ChatOptions, check_stream
 from ..types import Messages, Reply, ToolChoice, ToolLike
 from .chat_model import ChatModel, ChatParams
 from .chat_stream import AsyncContext, ChatStream, ChunkSource, read_whole
@@ -65,20 +65,6 @@ class BaseChatModel(AsyncContext, ABC):
                 raised while the stream is read.
         """
         return self._stream(ChatParams.read(messages, tools, tool_choice, options))
-
-    def stream_request(
-        self, request: Request, *, repair_history: bool = False, partial_tool_calls: bool = False
-    ) -> ChatStream:
-        """Returns a stream of chunks for a parsed `Request`. The gateway uses this method.
-
-        Args:
-            request: the parsed request. If the request's model name is empty, the configured model is used.
-            repair_history, partial_tool_calls: see `ChatOptions`.
-
-        Raises:
-            ConfigError: the request can't be sent as it is.
-        """
-        return self._stream(ChatParams(request, repair_history, partial_tool_calls, many_conversations=True))
 
     @scrubs_traceback
     async def chat(

@@ -128,7 +128,13 @@ async def extract(
                 raise
             conversation += ask_again(reply, error)
         else:
-            return (value, _with_all_costs(replies)) if with_reply else value
+            break
+    if not with_reply:
+        return value
+    if len(replies) == 1:
+        return value, reply
+    cost = total_cost(replies)
+    return value, replace(reply, usage=total_usage(replies), pricing=None if cost is None else FixedPricing(cost))
 
 
 def can_ask_again(reply: Reply) -> bool:
@@ -138,10 +144,3 @@ def can_ask_again(reply: Reply) -> bool:
 
 def ask_again(reply: Reply, error: InvalidReplyError) -> list[Message]:
     return [reply.message, user(f"{error}\nAnswer again, in the requested format.")]
-
-
-def _with_all_costs(replies: list[Reply]) -> Reply:
-    if len(replies) == 1:
-        return replies[0]
-    cost = total_cost(replies)
-    return replace(replies[-1], usage=total_usage(replies), pricing=None if cost is None else FixedPricing(cost))

