@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from hashlib import sha256
@@ -63,25 +62,6 @@ def open_limit_store(where: str) -> LimitStore:
     return SQLiteLimitStore(rest[1:]) if scheme == "sqlite" else ValkeyLimitStore(where)
 
 
-def shared_store(
-    store: LimitStore | SharedLimitStore | str, on_error: Literal["local", "refuse"], replicas: int
-) -> MemoryLimitStore | SharedLimitStore:
-    """Opens the store of a rate limiter.
-
-    Args:
-        store: the URL of a store, or an open store.
-        on_error, replicas: see `RateLimiter`.
-
-    Raises:
-        ConfigError: the URL or another argument is invalid.
-    """
-    read_settings(RateLimitSettings, {"on_store_error": on_error, "replicas": replicas}, "rate limits")
-    opened = open_limit_store(store) if isinstance(store, str) else store
-    if isinstance(opened, MemoryLimitStore | SharedLimitStore):
-        return opened
-    return SharedLimitStore(opened, local=on_error == "local", replicas=replicas)
-
-
 MILLION = 1_000_000
 _AHEAD = 1.0  # seconds ahead that a moment may be reserved: a pause or a new rate doesn't change reserved ones
 _PREFETCHED = 10  # requests that are reserved at once
@@ -90,13 +70,6 @@ _MOST_TOKENS = 10**12  # more than an answer can have used
 _LONGEST_REST = 60.0  # seconds; a longer pause that the server asks for is an error of the caller
 _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
-
-
-@dataclass(frozen=True, slots=True)
-class _Prefetched:
-    moment: float
-    grant: Grant
-    local: LimitStore | None
 
 
 class RateLimiter:
@@ -150,16 +123,12 @@ class RateLimiter:
         replicas: int = 1,
         label: str | None = None,
     ) -> None:
-        for key, value in {
-            "rpm": rpm,
-            "tpm": tpm,
-            "max_concurrent": max_concurrent,
-            "max_cost_per_day": max_cost_per_day,
-        }.items():
+        bounds = {"rpm": rpm, "tpm": tpm, "max_concurrent": max_concurrent, "max_cost_per_day": max_cost_per_day}
+        for key, value in bounds.items():
             check_number(key, value)
+        read_settings(RateLimitSettings, {"on_store_error": on_store_error, "replicas": replicas}, "rate limits")
         self.name = name
         self.label = name if label is None else label
-        self.store = shared_store(store, on_store_error, replicas)
         self._owns_store = isinstance(store, str)
         self._rate, self._token_rate = (rpm or 0.0) / 60, (tpm or 0.0) / 60
         self._stated, self._stated_tokens = 0.0, 0.0  # by the server's headers
@@ -169,16 +138,20 @@ class RateLimiter:
         self._budget = millionths(Decimal(str(max_cost_per_day or 0)), ROUND_FLOOR)
         self._unusable = ""  # why costs can't be counted
         self._currency: str | None = None
+        opened = open_limit_store(store) if isinstance(store, str) else store
         leased, budgeted = self._slots > 0 or self._budget > 0, self._budget > 0
-        self.counts_here = isinstance(self.store, MemoryLimitStore)
+        self.counts_here = isinstance(opened, MemoryLimitStore)
+        self.store: MemoryLimitStore | SharedLimitStore
         self._session: LocalSession | SharedSession
-        if isinstance(self.store, MemoryLimitStore):
-            self._session = LocalSession(self.store, name, leased=leased, budgeted=budgeted)
+        if isinstance(opened, MemoryLimitStore):
+            self.store, self._session = opened, LocalSession(opened, name, leased=leased, budgeted=budgeted)
         else:
-            self._session = SharedSession(self.store, name, leased=leased, budgeted=budgeted)
+            if not isinstance(opened, SharedLimitStore):
+                opened = SharedLimitStore(opened, local=on_store_error == "local", replicas=replicas)
+            self.store, self._session = opened, SharedSession(opened, name, leased=leased, budgeted=budgeted)
         self._gate = anyio.Lock(fast_acquire=True)
         self._waiting = 0
-        self._prefetched: deque[_Prefetched] = deque()
+        self._prefetched: deque[tuple[float, Reservation]] = deque()  # each with the moment at which it may be used
         self._accepted = 0  # requests that the server accepted since the last reservation
         self._freed: anyio.Event | None = None  # set when a slot or reserved money is released
 
@@ -217,8 +190,10 @@ class RateLimiter:
                 return await self._next()
         finally:
             self._waiting -= 1
-            if not self._waiting and self._prefetched:
-                await self._give_back()
+            while not self._waiting and self._prefetched:
+                _, unused = self._prefetched.pop()
+                unused.cancel()
+                await unused.aclose()
 
     async def at_once(self) -> Reservation | None:
         """Returns a reservation if a request may be sent now. Returns None if the limiter would have to wait or to call
@@ -262,11 +237,10 @@ class RateLimiter:
                 return Reservation(self, grant, local)
             first = anyio.current_time() + grant.wait
             for at in range(grant.requests):
-                self._prefetched.append(_Prefetched(first + at * grant.step, grant, local))
-        if (seconds := self._prefetched[0].moment - anyio.current_time()) > 0:
+                self._prefetched.append((first + at * grant.step, Reservation(self, grant, local)))
+        if (seconds := self._prefetched[0][0] - anyio.current_time()) > 0:
             await anyio.sleep(seconds)
-        prefetched = self._prefetched.popleft()
-        return Reservation(self, prefetched.grant, prefetched.local)
+        return self._prefetched.popleft()[1]
 
     async def _acquire_within(self, max_wait: float, cost: int) -> Reservation:
         ends = anyio.current_time() + max_wait
@@ -317,13 +291,6 @@ class RateLimiter:
             money=money,
         )
         return await self._session.reserve(ask)
-
-    async def _give_back(self) -> None:
-        prefetched, self._prefetched = self._prefetched, deque()
-        for each in prefetched:
-            reservation = Reservation(self, each.grant, each.local)
-            reservation.cancel()
-            await reservation.aclose()
 
     def note_accepted(self, limit: RateLimit | None, *, first: bool) -> None:
         """Records that the server accepted a request.
