@@ -57,12 +57,10 @@ for i = 1, #stored, 2 do
     end
 end
 local latest = (state.seen or math.huge) + FARTHEST
-for i = 1, #stored, 2 do
-    local name = stored[i]
-    if (moments[name] or is_lease(name)) and state[name] and state[name] > latest then state[name] = nil end
+for name, value in pairs(state) do
+    if (moments[name] or is_lease(name)) and value > latest then state[name] = nil end
 end
-for i = 1, #stored, 2 do
-    local name = stored[i]
+for name in pairs(state) do
     if name:sub(1, 2) == 'h:' and not state['x:' .. name:sub(3)] then state[name] = nil end
 end
 
@@ -77,11 +75,6 @@ local function get(name) return state[name] or 0 end
 local function set(name, value) state[name] = value; changed[name] = value; gone[name] = nil end
 local function drop(name)
     if state[name] then state[name] = nil; changed[name] = nil; gone[name] = true end
-end
-local function names_of(kinds)
-    local found = {}
-    for name in pairs(state) do if kinds[name:sub(1, 2)] then found[#found + 1] = name end end
-    return found
 end
 local function learn(name, value)
     local count = math.min(get(name .. '_of') + 1, MEAN_OF)
@@ -129,12 +122,10 @@ local function advance()
     local passed = now - (state.seen or now)
     set('seen', now)
     if passed >= 0 and passed <= QUIET then return end
-    local shifted = {}
     for name, value in pairs(state) do
-        if passed < 0 and (is_lease(name) or moments[name]) then shifted[name] = value + passed
-        elseif passed > 0 and is_lease(name) then shifted[name] = value + passed - QUIET end
+        if passed < 0 and (is_lease(name) or moments[name]) then set(name, value + passed)
+        elseif passed > 0 and is_lease(name) then set(name, value + passed - QUIET) end
     end
-    for name, value in pairs(shifted) do set(name, value) end
 end
 
 local function begin_day()
@@ -148,12 +139,14 @@ local function begin_day()
     end
     new_day = true
     set('day', today); set('spent', 0)
-    for _, name in ipairs(names_of({['m:'] = true, ['n:'] = true})) do drop(name) end
+    for name in pairs(state) do
+        if name:sub(1, 2) == 'm:' or name:sub(1, 2) == 'n:' then drop(name) end
+    end
 end
 
 local function expire_leases()
-    for _, field in ipairs(names_of({['x:'] = true, ['w:'] = true})) do
-        if state[field] < now then
+    for field, ends in pairs(state) do
+        if is_lease(field) and ends < now then
             drop(field)
             local other = field:sub(3)
             if field:sub(1, 2) == 'x:' then
