@@ -24,7 +24,7 @@ _TEXTS: Mapping[_Status, str] = {
     "approval": "not run: the tool call waits for an approval",
     "result": "not finished: the result has not arrived",
 }
-_NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
+NOT_FINISHED = "not finished: the run was stopped before the tool had answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class TurnCalls:
         unfinished: the text that is sent to the model in place of a missing result.
     """
 
-    def __init__(self, calls: Iterable[ToolCall], unfinished: str = _NOT_FINISHED) -> None:
+    def __init__(self, calls: Iterable[ToolCall], unfinished: str = NOT_FINISHED) -> None:
         self._calls = {call.id: CallState(call) for call in calls}
         self._unfinished = unfinished
 
@@ -218,11 +218,10 @@ def take_open_calls(
             found.status = "done"
         elif found.call.error:  # can't run, so it needs no approval
             found.status = "started"
+        elif found.call.kind == "approval":  # a provider's request, never one of a client's external tools
+            found.status = "approval"
         else:
-            if found.call.kind == "approval":  # a provider's request, never one of a client's external tools
-                found.status = "approval"
-            else:
-                found.status = "result" if name in external else "approval" if name in waiting else "started"
+            found.status = "result" if name in external else "approval" if name in waiting else "started"
     return turn
 
 

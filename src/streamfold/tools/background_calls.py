@@ -10,9 +10,8 @@ import anyio
 
 from ..net import event_loop
 from ..types import Message, ToolCall, tool_result
+from .approvals import NOT_FINISHED
 from .tool_results import ToolResult
-
-_STOPPED = "not finished: the run was stopped before the tool had answered"
 
 
 @dataclass(eq=False, slots=True)
@@ -82,7 +81,7 @@ class BackgroundCalls:
         for message in messages:
             found.append(message)
             own = [waiting.pop(call.id) for call in message.tool_calls if waiting.get(call.id) == call]
-            found += [tool_result(call, _STOPPED, error=True) for call in own]
+            found += [tool_result(call, NOT_FINISHED, error=True) for call in own]
         return found
 
     def stop(self) -> None:

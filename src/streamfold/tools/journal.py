@@ -431,7 +431,8 @@ def _checked_days(days: float) -> float:
 
 
 def _write_new(path: Path, text: str) -> None:
-    file: BinaryIO = _unless_open(lambda: open(path, "xb", opener=_private))  # noqa: SIM115 - closed below
+    private = partial(os.open, mode=0o600)
+    file: BinaryIO = _unless_open(lambda: open(path, "xb", opener=private))  # noqa: SIM115 - closed below
     try:
         with file:
             file.write(text.encode("utf-8", "surrogatepass"))
@@ -442,10 +443,6 @@ def _write_new(path: Path, text: str) -> None:
             path.unlink()
         raise
     _sync_folder(path.parent)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -557,14 +557,25 @@ class _ErrorOutput:
         return [line[:500] for line in lines if line.strip()][-_LAST_LINES:]
 
 
-class _WatchedStream:
-    def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
+class _WrappedStream:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._on_change = on_change
-        self._on_end = on_end
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+
+class _WatchedStream(_WrappedStream):
+    def __init__(self, stream: Any, on_change: Callable[[], None], on_end: Callable[[], None]) -> None:
+        super().__init__(stream)
+        self._on_change = on_change
+        self._on_end = on_end
 
     async def receive(self) -> Any:
         try:
@@ -586,33 +597,15 @@ class _WatchedStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
-
 
 _sent_ids: ContextVar[list[Any] | None] = ContextVar("_sent_ids", default=None)
 
 
-class _RequestIds:
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
+class _RequestIds(_WrappedStream):
     async def send(self, item: Any) -> None:
         if (sent := _sent_ids.get()) is not None and hasattr(item.message.root, "id"):
             sent.append(item.message.root.id)
         await self._stream.send(item)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
 
 
 def _sdk() -> Any:
