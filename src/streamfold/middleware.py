@@ -128,7 +128,8 @@ class _ChangedAnswer(WrappedAnswer):
         text, reasoning = list[str](), list[str]()  # of the delivered chunks
         try:
             async with AsyncExitStack() as stack:
-                chunks = await stack.enter_async_context(aclosing(self._chunks(call_deltas)))
+                batches = await stack.enter_async_context(self._opened(call_deltas))
+                chunks = await stack.enter_async_context(aclosing(chunk async for batch in batches for chunk in batch))
                 changed = middleware.change_chunks(chunks, request)
                 if isinstance(changed, AsyncGenerator):
                     await stack.enter_async_context(aclosing(changed))
@@ -146,12 +147,6 @@ class _ChangedAnswer(WrappedAnswer):
             if other is error:
                 raise
             raise other from None
-
-    async def _chunks(self, call_deltas: bool) -> AsyncGenerator[StreamChunk, None]:
-        async with self._opened(call_deltas) as batches:
-            async for batch in batches:
-                for chunk in batch:
-                    yield chunk
 
 
 set_public_module(__name__, [globals()[name] for name in __all__])

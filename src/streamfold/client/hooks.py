@@ -28,7 +28,6 @@ class _UnconfiguredHandler(logging.Handler):
 
 
 _logger.addHandler(_UnconfiguredHandler(logging.ERROR))
-_NOTHING = nullcontext()
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +138,7 @@ class Notifier:
     def sending(self) -> AbstractContextManager[None]:
         """Returns a context manager that enters the contexts of all `sending` hooks. Their exceptions are logged."""
         wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
-        return self._sending(wanted) if wanted else _NOTHING
+        return self._sending(wanted) if wanted else nullcontext()
 
     @contextmanager
     def _sending(self, wanted: list[Callable[[RequestInfo], AbstractContextManager[object]]]) -> Iterator[None]:

@@ -22,14 +22,12 @@ _PROTOCOL = {
     "accept", "accept-encoding", "accept-language", "cache-control", "connection", "content-encoding",
     "content-length", "content-type", "host", "keep-alive", "te", "transfer-encoding", "x-amz-date",
 }  # fmt: skip
-_COOKIES = {"cookie", "set-cookie"}
 _SECRET_MEMBER = re.compile(
     r"(?:proxy)?authorization|(?:x|access|private|secret)?(?:api)?key|(?:auth|access|refresh|bearer|id)token"
     r"|(?:client)?secret|password|(?:set)?cookie",
     re.IGNORECASE,
 )
 _SIGNED_WITH = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")  # the parts of AWS's `Authorization` that AWS quotes
-_PLAIN_KEY = re.compile("key", re.IGNORECASE)  # as often the key of a dictionary
 
 
 def is_placeholder(secret: str) -> bool:
@@ -48,7 +46,7 @@ def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
     found: list[str] = []
     for name, value in headers:
         lower = name.lower()
-        if lower in _COOKIES:
+        if lower in ("cookie", "set-cookie"):
             parts = value.split(";")[: 1 if lower == "set-cookie" else None]  # the rest are attributes
             found += [part.partition("=")[2].strip() for part in parts]
         elif lower not in _PROTOCOL:
@@ -96,7 +94,9 @@ def holds_secret(name: str, value: Any) -> bool:
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
-    return isinstance(value, str) and bool(_SECRET_MEMBER.fullmatch(plain)) and not _PLAIN_KEY.fullmatch(plain)
+    if plain.lower() == "key":  # as often the key of a dictionary
+        return False
+    return isinstance(value, str) and _SECRET_MEMBER.fullmatch(plain) is not None
 
 
 def _distinct(found: Iterable[str]) -> list[str]:

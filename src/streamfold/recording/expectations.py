@@ -46,11 +46,9 @@ class _Expected(StrictTable):
     message: str | None = None  # of the error
 
 
-def _read(value: Any) -> dict[str, Any]:
-    return _Expected.model_validate(value).model_dump(exclude_unset=True)
-
-
-Expected = Annotated[Mapping[str, Any], PlainValidator(_read)]
+Expected = Annotated[
+    Mapping[str, Any], PlainValidator(lambda value: _Expected.model_validate(value).model_dump(exclude_unset=True))
+]
 
 
 def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Chunks(Generic[S]):
         return self
 
     def __next__(self) -> StreamChunk:
-        chunk = None if self._ended else self._run(_next)
+        chunk = None if self._ended else self._run(lambda source: anext(source, None))
         if chunk is not None:
             self._last = chunk
             return chunk
@@ -243,10 +243,6 @@ class ToolRun(Chunks[AsyncToolRun]):
     def _whole(self) -> bool:
         last = self._last
         return super()._whole and last is not None and (not last.tool_calls or bool(self.pending))
-
-
-async def _next(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
-    return await anext(source, None)
 
 
 async def _read(source: AsyncChatStream | AsyncToolRun) -> StreamChunk | None:
