@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from .values import ProbeResponse
+from .values import ProbeRequest, ProbeResponse
 
 GREET = "Say hello in one short sentence."
 CODE_TOKENS = 400  # for an answer with codes, and some reasoning before it
@@ -16,7 +17,11 @@ BOTH = "What are the first code and the last code? Answer with the two codes onl
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "heron", "ivory", "jade", "karst", "linden")
 CODE = re.compile(rf"\b(?:{'|'.join(_WORDS).upper()})-[1-9]\d{{3}}\b")
 _TOLD = re.compile(rf"The (\w+) code is ({CODE.pattern})")
-FIRST_SEED = Random(0)  # noqa: S311 - for what is shown in the plan only
+
+
+def with_random_values(make: Callable[[Random], ProbeRequest]) -> ProbeRequest:
+    """Returns a request that `make` creates. In each repetition, `make` creates it again, with other random values."""
+    return replace(make(Random(0)), fresh=make)  # noqa: S311 - these values are never sent
 
 
 def code(rng: Random) -> str:

@@ -14,6 +14,7 @@ from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
     ProbeGroup,
     accepted,
+    doubtful,
     edited,
     refusal,
     set_quirk,
@@ -33,7 +34,7 @@ def _counted(usage: Any) -> str:
     return f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
 
 
-def _is_cut(seen: Any) -> bool:
+def _is_cut(seen: ProbeResponse | None) -> bool:
     return seen is not None and seen.fine and seen.reply.finish_reason == "length"
 
 
@@ -74,9 +75,9 @@ def _answers(seen: ProbeResponse) -> Conclusion:
 )
 def _max_tokens(answers: Answers) -> Conclusion:
     old, new = answers.get("max_tokens"), answers.get("max_completion_tokens")
-    if old and old.fine and old.reply.finish_reason == "length":
+    if _is_cut(old):
         return Conclusion("ok", "max_tokens is respected")
-    if new and new.fine and new.reply.finish_reason == "length":
+    if _is_cut(new):
         why = refusal(old) if old and old.refused else "max_tokens is ignored"
         does = 'the limit is sent as max_completion_tokens: max_tokens_field = "max_completion_tokens"'
         return set_quirk(why, does, "max_tokens_field", "max_completion_tokens")
@@ -85,8 +86,9 @@ def _max_tokens(answers: Answers) -> Conclusion:
     longest = max((len(prompt_words(seen.text)) for seen in (old, new) if seen), default=0)
     if longest <= _LIMIT:
         return unclear(f"the responses end before the limit, after {longest} words")
-    saw = f"neither field limits the response: it has {longest} words, although at most {_LIMIT} tokens were allowed"
-    return Conclusion("unfaithful", saw, certain=False)
+    return doubtful(
+        f"neither field limits the response: it has {longest} words, although at most {_LIMIT} tokens were allowed"
+    )
 
 
 @BASICS.probe_many(
@@ -119,11 +121,8 @@ def _stream_usage(answers: Answers) -> Conclusion:
         has = "usage arrives without being requested" if without.reply.usage else "there is no usage"
         return set_quirk(f"stream_options: {why}", has, "stream_usage", False)
     if seen.reply.usage is None:
-        return Conclusion(
-            "no",
-            "the response has no usage, although stream_options requested it",
-            "reply.usage is None, never an estimate",
-        )
+        saw = "the response has no usage, although stream_options requested it"
+        return Conclusion("no", saw, "reply.usage is None, never an estimate")
     return Conclusion("ok", _counted(seen.reply.usage))
 
 
@@ -198,12 +197,11 @@ def _stop(answers: Answers) -> Conclusion:
     if seen is None:
         return Conclusion("no", refusal(answers["count"]))
     if "6" in prompt_words(seen.text) or "7" in prompt_words(seen.text):
-        return Conclusion("unfaithful", f"continued after the stop sequence: {shown(seen.text, 50)}", certain=False)
+        return doubtful(f"continued after the stop sequence: {shown(seen.text, 50)}")
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return unclear(f"the model didn't count to 5: {shown(seen.text, 50)}")
     if foreign := _words_behind_numbers(seen):
-        saw = f"the text continues after the stop sequence: {shown(foreign, 60)}"
-        return Conclusion("unfaithful", saw, certain=False)
+        return doubtful(f"the text continues after the stop sequence: {shown(foreign, 60)}")
     kept = "5" in prompt_words(seen.text)
     reason = seen.reply.finish_reason
     saw = f"stopped{' and included the stop sequence' if kept else ''}, finish reason {reason}"
@@ -226,9 +224,9 @@ _STOPS = (17, 16, 5, 4, 3, 2)
 
 
 def _stops(count: int, before: int | None) -> ProbeRequest:
-    texts = [f"~{number}~" for number in range(count)]
+    edit = with_members(stop=[f"~{number}~" for number in range(count)])
     when = was_refused(str(before)) if before else None
-    return edited(str(count), f"{count} stop texts", with_members(stop=texts), tokens=32, when=when)
+    return edited(str(count), f"{count} stop texts", edit, tokens=32, when=when)
 
 
 @BASICS.probe_many(
@@ -245,9 +243,8 @@ def _stop_max(answers: Answers) -> Conclusion:
     if not first.refused:
         return unclear("the response broke off")
     most = next((count for count in _STOPS if (seen := answers.get(str(count))) and seen.fine), 1)
-    return set_quirk(
-        refusal(first), f"streamfold applies the other stop sequences itself: stop_max = {most}", "stop_max", most
-    )
+    does = f"streamfold applies the other stop sequences itself: stop_max = {most}"
+    return set_quirk(refusal(first), does, "stop_max", most)
 
 
 @BASICS.probe_many(
@@ -269,17 +266,16 @@ def _length(answers: Answers) -> Conclusion:
         return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
         if foreign := _words_behind_numbers(seen):
-            return Conclusion("unfaithful", f"the text continues after the limit: {shown(foreign, 60)}", certain=False)
+            return doubtful(f"the text continues after the limit: {shown(foreign, 60)}")
         return Conclusion("ok", "a truncated response is reported as truncated")
     words, usage = prompt_words(seen.text), seen.reply.usage
     if len(words) > 2 * _CUT:  # no tokenizer has a token for two words
-        saw = f"the response has {len(words)} words, although at most {_CUT} tokens were allowed"
-        return Conclusion("unfaithful", saw, certain=False)
+        return doubtful(f"the response has {len(words)} words, although at most {_CUT} tokens were allowed")
     counted_whole = whole is not None and whole.fine and "100" in prompt_words(whole.text)
     if "100" not in words and (counted_whole or (usage and usage.output_tokens == _CUT)):
         raw = seen.reply.raw_finish_reason
         saw = f"truncated at {_CUT} tokens, but reported as complete ({raw}): {shown(seen.text, 40)}"
-        return Conclusion("unfaithful", saw, "a truncated response looks complete", certain=False)
+        return doubtful(saw, "a truncated response looks complete")
     return unclear(f"the response has {len(seen.text)} characters and the finish reason {seen.reply.finish_reason}")
 
 
@@ -306,9 +302,8 @@ def _seed(answers: Answers) -> Conclusion:
     other = answers.get("random_seed")
     why = refusal(answers["seed"])
     if other and other.fine:
-        return set_quirk(
-            why, 'the seed is sent as random_seed: seed_field = "random_seed"', "seed_field", "random_seed"
-        )
+        does = 'the seed is sent as random_seed: seed_field = "random_seed"'
+        return set_quirk(why, does, "seed_field", "random_seed")
     return Conclusion("no", why, "requests with a seed fail")
 
 

@@ -14,6 +14,7 @@ from .judging import (
     call_to,
     capability,
     dialect_of,
+    doubtful,
     edited,
     force_a_call,
     refusal,
@@ -24,16 +25,13 @@ from .judging import (
     with_members,
 )
 
-_BROKEN = "a tool call with invalid arguments has an error, so it can't be run by accident"
-
 
 def _broken(seen: ProbeResponse) -> Conclusion | None:
     broken = [call for call in seen.reply.tool_calls if call.error]
     if not broken:
         return None
-    return unclear(
-        f"the tool call arguments of {broken[0].name} are not a JSON object: {shown(broken[0].raw_arguments)}"
-    )
+    name, text = broken[0].name, broken[0].raw_arguments
+    return unclear(f"the tool call arguments of {name} are not a JSON object: {shown(text)}")
 
 
 def _guided(seen: ProbeResponse, dialect: str) -> Conclusion | None:
@@ -54,10 +52,8 @@ CALLS = ProbeGroup("tool calls")
 )
 def _one_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused:
-        why = refusal(seen)
-        return Conclusion(
-            "no", why, "requests with tools are rejected before they are sent", (capability("tools", "no", why),)
-        )
+        why, does = refusal(seen), "requests with tools are rejected before they are sent"
+        return Conclusion("no", why, does, (capability("tools", "no", why),))
     call = call_to(seen.reply, "get_weather")
     if call is not None and "paris" in str(call.arguments).lower():
         pieces = seen.inspection.calls[0].fragments if seen.inspection and seen.inspection.calls else 1
@@ -108,9 +104,7 @@ def _required(answers: Answers) -> Conclusion:
     if seen.reply.finish_reason == "length":
         return unclear("the response was truncated before a tool call")
     saw = f"no tool call, although one was required; the text is {shown(seen.text, 60)}"
-    return _broken(seen) or Conclusion(
-        "unfaithful", saw, "the tool choice is accepted, but has no effect", certain=False
-    )
+    return _broken(seen) or doubtful(saw, "the tool choice is accepted, but has no effect")
 
 
 @CALLS.probe(
@@ -129,11 +123,11 @@ def _named(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "the named tool was called")
     if names:
         saw = f"the request named get_time, but {', '.join(names)} was called"
-        return Conclusion("unfaithful", saw, "the calls are delivered unchanged", certain=False)
+        return doubtful(saw, "the calls are delivered unchanged")
     if seen.reply.finish_reason == "length":
         return unclear("the response was truncated before a tool call")
     saw = f"no tool call, although get_time was named; the text is {shown(seen.text, 60)}"
-    return _guided(seen, "named") or Conclusion("unfaithful", saw, "the tool choice has no effect", certain=False)
+    return _guided(seen, "named") or doubtful(saw, "the tool choice has no effect")
 
 
 @CALLS.probe(
@@ -145,12 +139,10 @@ def _named(seen: ProbeResponse) -> Conclusion:
 )
 def _none(seen: ProbeResponse) -> Conclusion:
     if "calls_dropped" in seen.codes:
-        does = "the calls are dropped, with the warning calls_dropped"
-        return Conclusion("unfaithful", "tool calls arrived anyway", does, certain=False)
+        return doubtful("tool calls arrived anyway", "the calls are dropped, with the warning calls_dropped")
     if "leaked_markup" in seen.codes or "<tool_call>" in seen.text:
-        return Conclusion(
-            "handled", f"the text contains a tool call: {shown(seen.text)}", "the tool call stays text, with a warning"
-        )
+        saw = f"the text contains a tool call: {shown(seen.text)}"
+        return Conclusion("handled", saw, "the tool call stays text, with a warning")
     return Conclusion("ok", "no call")
 
 
@@ -216,12 +208,11 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
         return Conclusion("handled", detail, "repaired, with the warning repaired_arguments")
     call = call_to(seen.reply, "save_note")
     if call is not None:
-        same = call.arguments.get("text", "").strip() == NOTE_TEXT
-        if same:
+        if call.arguments.get("text", "").strip() == NOTE_TEXT:
             return Conclusion("ok", "quotes, backslash, brackets, tags and a line end arrived unchanged")
         saw = f"a valid tool call, but with a different text: {shown(str(call.arguments.get('text')))}"
         altered = is_altered_copy({"text": NOTE_TEXT}, call.arguments)
-        return Conclusion("unfaithful", saw, certain=False) if altered else unclear(saw)
+        return doubtful(saw) if altered else unclear(saw)
     return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
 
 
@@ -237,21 +228,19 @@ _CUT = 16  # tokens; OpenAI's Responses refuse fewer
 )
 def _cut_call(seen: ProbeResponse) -> Conclusion:
     if seen.refused and seen.inspection:
-        return Conclusion(
-            "handled", f"a truncated tool call ends with an error: {shown(seen.said)}", "no call is delivered"
-        )
+        saw = f"a truncated tool call ends with an error: {shown(seen.said)}"
+        return Conclusion("handled", saw, "no call is delivered")
     if seen.refused:
         return Conclusion("no", refusal(seen))
     if seen.reply.finish_reason == "length":
         return Conclusion("ok", "a truncated tool call is reported as truncated", "no call is delivered")
     usage, raw = seen.reply.usage, seen.reply.raw_finish_reason
     if any(call.error for call in seen.reply.tool_calls):
-        return Conclusion(
-            "unfaithful", f"a truncated tool call is reported as complete ({raw})", _BROKEN, certain=False
-        )
+        does = "a tool call with invalid arguments has an error, so it can't be run by accident"
+        return doubtful(f"a truncated tool call is reported as complete ({raw})", does)
     if not seen.reply.tool_calls and usage and usage.output_tokens and usage.output_tokens >= _CUT:
         saw = f"truncated at {usage.output_tokens} tokens, but reported as complete ({raw}), without the tool call"
-        return Conclusion("unfaithful", saw, certain=False)
+        return doubtful(saw)
     return unclear("the tool call was shorter than the limit" if seen.reply.tool_calls else "no call")
 
 
@@ -267,10 +256,14 @@ def _no_arguments(seen: ProbeResponse) -> Conclusion:
     call = call_to(seen.reply, "get_time")
     if call is None:
         return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
-    if call.raw_arguments.strip() in ("{}", ""):
-        how = "as {}" if call.raw_arguments.strip() else "as an empty text"
-        return Conclusion("ok" if call.raw_arguments.strip() else "handled", f"no arguments, {how}", "read as {}")
+    if call.raw_arguments.strip() == "{}":
+        return Conclusion("ok", "no arguments, as {}", "read as {}")
+    if not call.raw_arguments.strip():
+        return Conclusion("handled", "no arguments, as an empty text", "read as {}")
     return Conclusion("ok", f"arguments {shown(call.raw_arguments, 40)}")
+
+
+_ALLOWED = {"mode": "required", "tools": [{"type": "function", "function": {"name": "get_time"}}]}
 
 
 @CALLS.probe(
@@ -279,15 +272,7 @@ def _no_arguments(seen: ProbeResponse) -> Conclusion:
     edited(
         "allowed",
         "allowed_tools: get_time",
-        with_members(
-            tool_choice={
-                "type": "allowed_tools",
-                "allowed_tools": {
-                    "mode": "required",
-                    "tools": [{"type": "function", "function": {"name": "get_time"}}],
-                },
-            }
-        ),
+        with_members(tool_choice={"type": "allowed_tools", "allowed_tools": _ALLOWED}),
         ONE_CALL,
         (WEATHER, TIME),
         tokens=256,
@@ -297,8 +282,6 @@ def _no_arguments(seen: ProbeResponse) -> Conclusion:
     refused=("ok", "the other tools are left out instead"),
 )
 def _allowed(seen: ProbeResponse) -> Conclusion:
-    names = {call.name for call in seen.reply.tool_calls}
-    if names == {"get_time"}:
-        why = "only the allowed tool was called"
-        return set_quirk(why, "sent as allowed_tools", "allowed_tools", True)
+    if {call.name for call in seen.reply.tool_calls} == {"get_time"}:
+        return set_quirk("only the allowed tool was called", "sent as allowed_tools", "allowed_tools", True)
     return Conclusion("ok", "accepted, but ignored", "the other tools are left out instead")

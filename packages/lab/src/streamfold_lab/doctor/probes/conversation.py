@@ -7,7 +7,7 @@ from typing import Any
 
 from streamfold import assistant, image, system, user
 
-from ..known_values import BOTH, CODE_TOKENS, FIRST_SEED, codes, sent_text
+from ..known_values import BOTH, CODE_TOKENS, codes, sent_text, with_random_values
 from ..questions import DAYS, LINE, PICTURE, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
@@ -28,9 +28,8 @@ _REST = ["thursday", "friday", "saturday", "sunday"]
 
 
 def _begun_message(body: dict[str, Any]) -> dict[str, Any]:
-    begun = {"role": "assistant", "content": _BEGUN}
-    final = {"continue_final_message": True, "add_generation_prompt": False}
-    return {**body, "messages": [*body["messages"], begun], **final}
+    messages = [*body["messages"], {"role": "assistant", "content": _BEGUN}]
+    return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 
 
 def _goes_on(seen: ProbeResponse) -> bool:
@@ -45,13 +44,13 @@ def _middle(rng: Random) -> ProbeRequest:
     messages = [
         user(f"The first code is {first}."), assistant("Noted."), system(f"The last code is {last}."), user(BOTH)
     ]  # fmt: skip
-    return ProbeRequest("middle", messages, options=capped(CODE_TOKENS), fresh=_middle)
+    return ProbeRequest("middle", messages, options=capped(CODE_TOKENS))
 
 
 CONVERSATION.probe(
     "system_middle",
     "Does the model see a system message in the middle of a conversation?",
-    _middle(FIRST_SEED),
+    with_random_values(_middle),
     apis=("chat", "kimi", "responses"),
     whim=True,
     refused=("no", "put system messages first"),

@@ -11,14 +11,12 @@ def _error_shape(seen: ProbeResponse, what: str) -> Conclusion:
     status = seen.recording.status if seen.recording else 0
     body = getattr(seen.error, "body", None)
     error = body.get("error") if isinstance(body, dict) else None
-    has_message = isinstance(error, dict) and isinstance(error.get("message"), str)
     if status >= 500:
         return Conclusion("fault", f"{what} gets status {status}: {shown(seen.said)}", "the request may be retried")
-    if has_message:
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
         return Conclusion("ok", f"status {status}: {shown(seen.said)}")
-    return Conclusion(
-        "handled", f"status {status} without an error object: {shown(seen.said)}", "streamfold finds the message anyway"
-    )
+    saw = f"status {status} without an error object: {shown(seen.said)}"
+    return Conclusion("handled", saw, "streamfold finds the message anyway")
 
 
 ERRORS = ProbeGroup("errors")

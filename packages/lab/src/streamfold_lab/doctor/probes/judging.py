@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -182,6 +182,11 @@ def unclear(saw: str) -> Conclusion:
 def doubtful(saw: str, does: str = "") -> Conclusion:
     """Returns the conclusion that a response is unfaithful, which counts only if repetitions agree."""
     return Conclusion("unfaithful", saw, does, certain=False)
+
+
+def numbers_of(responses: Iterable[ProbeResponse]) -> tuple[int, ...]:
+    """Returns the numbers of responses, for `Conclusion.telling`."""
+    return tuple(seen.number for seen in responses)
 
 
 def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:

@@ -15,6 +15,7 @@ from .judging import (
     ProbeGroup,
     accepted,
     capability,
+    doubtful,
     edited,
     refusal,
     set_quirk,
@@ -117,9 +118,8 @@ def _refs(answers: Answers) -> Conclusion:
         return Conclusion("ok", "$ref in a schema is accepted")
     why = refusal(answers["refs"])
     if (inlined := answers.get("inlined")) and inlined.fine:
-        return set_quirk(
-            why, "streamfold replaces references by their definitions: inline_refs = true", "inline_refs", True
-        )
+        does = "streamfold replaces references by their definitions: inline_refs = true"
+        return set_quirk(why, does, "inline_refs", True)
     return Conclusion("unclear", why)
 
 
@@ -187,7 +187,7 @@ def _schema(answers: Answers) -> Conclusion:
             return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
         if seen.reply.finish_reason == "length":
             return unclear("the response was truncated")
-        return Conclusion("unfaithful", f"the schema is accepted, but ignored: {shown(seen.text, 60)}", certain=False)
+        return doubtful(f"the schema is accepted, but ignored: {shown(seen.text, 60)}")
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
@@ -217,7 +217,7 @@ def _schema_output(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "the response matches the schema")
     if seen.reply.finish_reason == "length":
         return unclear("the response was truncated")
-    return Conclusion("unfaithful", f"the schema is accepted, but ignored: {shown(seen.text, 60)}", certain=False)
+    return doubtful(f"the schema is accepted, but ignored: {shown(seen.text, 60)}")
 
 
 @STRUCTURED.probe_many(
@@ -259,11 +259,7 @@ def _json_mode(seen: ProbeResponse) -> Conclusion:
         return Conclusion("ok", "a JSON object")
     if seen.reply.finish_reason == "length":
         return unclear("the response was truncated")
-    return Conclusion(
-        "unfaithful",
-        f"JSON mode is accepted, but the response isn't a JSON object: {shown(seen.text, 60)}",
-        certain=False,
-    )
+    return doubtful(f"JSON mode is accepted, but the response isn't a JSON object: {shown(seen.text, 60)}")
 
 
 @STRUCTURED.probe(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from statistics import median
 
 from streamfold import WarningCode
 
 from ..damage import Damage, damage, has_gap, repeats, said, wanted
 from ..values import Answers, Conclusion, ProbeResponse, Verdict, Way
-from .judging import ProbeGroup, shown
+from .judging import ProbeGroup, numbers_of, shown, unclear
 
 _SLOW_START = 5.0  # seconds until the head of a response
 _SLOW_PIECES = 0.25  # seconds between two pieces, in the middle of all
@@ -17,12 +17,10 @@ _SEVERAL = 4  # pauses, so that one alone says nothing
 _LONG_PAUSE = 5.0  # seconds between two pieces
 
 
-def _of(seen: Iterable[ProbeResponse]) -> tuple[int, ...]:
-    return tuple(each.number for each in seen)
-
-
-def _counted(found: list[ProbeResponse], answers: Answers) -> str:
-    return f"{len(found)} of {len(answers)} responses"
+def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what: str, does: str) -> Conclusion:
+    """Returns a conclusion from some of the responses. Its description is their count, followed by `what`."""
+    saw = f"{len(found)} of {len(answers)} responses{what}"
+    return Conclusion(verdict, saw, does, telling=numbers_of(found))
 
 
 def _shows(
@@ -36,7 +34,7 @@ def _shows(
         found = [seen for seen in answers.values() if test(seen)]
         if not found:
             return Conclusion("ok", "none")
-        return Conclusion(verdict, f"{_counted(found, answers)} {what(found[0])}", does, telling=_of(found))
+        return _about(found, answers, verdict, f" {what(found[0])}", does)
 
     return judge
 
@@ -50,10 +48,9 @@ def _statuses(answers: Answers) -> Conclusion:
     found = [seen for seen in answers.values() if seen.way == "status" or _failed_plainly(seen, answers)]
     if not found:
         return Conclusion("ok", "none")
-    numbers = sorted({seen.recording.status for seen in found if seen.recording})
-    statuses = ", ".join(map(str, numbers))
-    saw = f"{_counted(found, answers)} with status {statuses}: {shown(found[0].said)}"
-    return Conclusion("fault", saw, "retried before the first chunk", telling=_of(found))
+    statuses = ", ".join(map(str, sorted({seen.recording.status for seen in found if seen.recording})))
+    what = f" with status {statuses}: {shown(found[0].said)}"
+    return _about(found, answers, "fault", what, "retried before the first chunk")
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
@@ -71,13 +68,13 @@ def _pauses(seen: ProbeResponse) -> list[float]:
 def _stalls(answers: Answers) -> Conclusion:
     late = [seen for seen in answers.values() if seen.way == "stalled"]
     if late:
-        saw = f"{_counted(late, answers)} never ended: {shown(late[0].said)}"
-        return Conclusion("fault", saw, "APITimeoutError, by timeouts.read or timeouts.first_event", telling=_of(late))
+        does = "APITimeoutError, by timeouts.read or timeouts.first_event"
+        return _about(late, answers, "fault", f" never ended: {shown(late[0].said)}", does)
     paused = [seen for seen in answers.values() if max(_pauses(seen), default=0) >= _LONG_PAUSE]
     if paused:
         longest = max(max(_pauses(seen)) for seen in paused)
-        saw = f"{_counted(paused, answers)} paused, up to {longest:.1f} s"
-        return Conclusion("fault", saw, "timeouts.read must be longer than that", telling=_of(paused))
+        what = f" paused, up to {longest:.1f} s"
+        return _about(paused, answers, "fault", what, "timeouts.read must be longer than that")
     return Conclusion("ok", "none")
 
 
@@ -91,16 +88,15 @@ def _pace(answers: Answers) -> Conclusion:
         f"median times: {_seconds(median(starts))} until the headers, then {_seconds(median(waits or [0.0]))}"
         " between network reads"
     )
-    slow = [seen for seen in fine if _is_slow(seen)]
+    slow = [
+        seen
+        for seen in fine
+        if (seen.headers_after or 0) >= _SLOW_START
+        or (len(_pauses(seen)) >= _SEVERAL and median(_pauses(seen)) >= _SLOW_PIECES)
+    ]
     if slow:
-        saw = f"{_counted(slow, answers)} are slow; {saw}"
-        return Conclusion("handled", saw, "timeouts may have to be longer", telling=_of(slow))
+        return _about(slow, answers, "handled", f" are slow; {saw}", "timeouts may have to be longer")
     return Conclusion("ok", saw)
-
-
-def _is_slow(seen: ProbeResponse) -> bool:
-    pauses = _pauses(seen)
-    return (seen.headers_after or 0) >= _SLOW_START or (len(pauses) >= _SEVERAL and median(pauses) >= _SLOW_PIECES)
 
 
 def _seconds(value: float) -> str:
@@ -139,8 +135,8 @@ def _content_type(answers: Answers) -> Conclusion:
     kinds = {seen.headers.get("content-type", "none") for seen in fine}
     other = [seen for seen in fine if not seen.headers.get("content-type", "").startswith("text/event-stream")]
     if other:
-        saw = f"{_counted(other, answers)} are not text/event-stream: {', '.join(sorted(kinds))}"
-        return Conclusion("handled", saw, "the first bytes decide how a response is read", telling=_of(other))
+        what = f" are not text/event-stream: {', '.join(sorted(kinds))}"
+        return _about(other, answers, "handled", what, "the first bytes decide how a response is read")
     return Conclusion("ok", ", ".join(sorted(kinds)))
 
 
@@ -152,8 +148,8 @@ def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Call
         if not found:
             return Conclusion("ok", "none")
         warnings = [w for seen in found if seen.inspection for w in seen.inspection.warnings if w.code in codes]
-        saw = f"{_counted(found, answers)}: {shown(warnings[0].detail)}"
-        return Conclusion(verdict, saw, f"{does} ({', '.join(sorted({w.code for w in warnings}))})", telling=_of(found))
+        seen_codes = ", ".join(sorted({w.code for w in warnings}))
+        return _about(found, answers, verdict, f": {shown(warnings[0].detail)}", f"{does} ({seen_codes})")
 
     return judge
 
@@ -161,12 +157,11 @@ def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Call
 def _done(answers: Answers) -> Conclusion:
     fine = [seen for seen in answers.values() if seen.fine and seen.recording and seen.inspection and seen.text]
     without = [seen for seen in fine if seen.recording and b"[DONE]" not in seen.recording.body]
+    if not fine:
+        return unclear("no complete response")
     if without:
-        saw = f"{_counted(without, answers)} have no [DONE]"
-        return Conclusion("handled", saw, "[DONE] isn't needed after a finish reason", telling=_of(without))
-    return Conclusion(
-        "ok" if fine else "unclear", "every response ends with [DONE]" if fine else "no complete response"
-    )
+        return _about(without, answers, "handled", " have no [DONE]", "[DONE] isn't needed after a finish reason")
+    return Conclusion("ok", "every response ends with [DONE]")
 
 
 def _kept_open(answers: Answers) -> Conclusion:
@@ -174,25 +169,21 @@ def _kept_open(answers: Answers) -> Conclusion:
     if not known:
         return Conclusion("unclear", "the reuse of connections is unknown")
     fresh = [seen for seen in known if not seen.reused or seen.way == "dropped"]
-    announced = any(_announces(seen) for seen in known)
     if len(fresh) * 2 <= len(known):
         return Conclusion("ok", "connections are reused")
-    if not announced:
+    heads = [seen.headers for seen in known]
+    if not any("keep-alive" in head or "keep-alive" in head.get("connection", "").lower() for head in heads):
         return Conclusion("ok", "each response has its own connection")
     saw = "most responses need a new connection, although the server announces keep-alive"
     does = "streamfold replaces closed connections; clients without retries sometimes fail"
-    return Conclusion("handled", saw, does, telling=_of(fresh[:3]))
-
-
-def _announces(seen: ProbeResponse) -> bool:
-    return "keep-alive" in seen.headers or "keep-alive" in seen.headers.get("connection", "").lower()
+    return Conclusion("handled", saw, does, telling=numbers_of(fresh[:3]))
 
 
 def _caching(answers: Answers) -> Conclusion:
     cached = [seen for seen in answers.values() if seen.reply.usage and seen.reply.usage.cached_tokens]
     if cached:
         most = max(seen.reply.usage.cached_tokens or 0 for seen in cached if seen.reply.usage)
-        return Conclusion("ok", f"{_counted(cached, answers)} report cached tokens, up to {most}")
+        return _about(cached, answers, "ok", f" report cached tokens, up to {most}", "")
     return Conclusion("no", "no response reports cached tokens")
 
 

@@ -43,10 +43,6 @@ def _leaks(seen: ProbeResponse) -> bool:
     return "leaked_markup" in seen.codes or seen.text.lstrip().startswith("<think>")
 
 
-def _leaks_in(answers: Answers) -> bool:
-    return "plain" in answers and _leaks(answers["plain"])
-
-
 def _asked_back(name: str, text: str = "The user wants the weather.") -> ProbeRequest:
     def is_needed(so_far: Answers) -> bool:
         if text:
@@ -75,7 +71,14 @@ THINKING = ProbeGroup("thinking")
     "reasoning",
     "Where does reasoning arrive?",
     ProbeRequest("plain", REASON, options=capped(512), edit=without_members("reasoning_split")),
-    edited("split", "reasoning_split: true", with_members(reasoning_split=True), REASON, tokens=512, when=_leaks_in),
+    edited(
+        "split",
+        "reasoning_split: true",
+        with_members(reasoning_split=True),
+        REASON,
+        tokens=512,
+        when=lambda so_far: "plain" in so_far and _leaks(so_far["plain"]),
+    ),
 )
 def _reasons(answers: Answers) -> Conclusion:
     seen = answers.get("plain") or answers["split"]
@@ -153,9 +156,8 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     if without.refused and works:
         why = f"an assistant message with tool calls, but without reasoning, is {refusal(without)}"
         if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as at Kimi's API
-            return set_quirk(
-                why, f"reasoning is sent back as {works}; empty reasoning is rejected too", "reasoning_field", works
-            )
+            does = f"reasoning is sent back as {works}; empty reasoning is rejected too"
+            return set_quirk(why, does, "reasoning_field", works)
         does = f"reasoning is sent back as {works}, empty if there is none: reasoning_required = true"
         required = Setting(("quirks", "reasoning_required"), True, why)
         return set_quirk(why, does, "reasoning_field", works, required)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...confidence import CONFIDENCE, interval
 from ...known_values import CODE, sent_text
 from ...model_names import is_other_model
 from ...values import Answers, Conclusion, ProbeResponse, Verdict
-from ..judging import ProbeGroup, dialect_of, shown
+from ..judging import ProbeGroup, dialect_of, numbers_of, shown
 
 ALL_ANSWERS = ProbeGroup("faithfulness")
-
-
-def _numbers_of(found: Iterable[ProbeResponse]) -> tuple[int, ...]:
-    return tuple(seen.number for seen in found)
 
 
 @ALL_ANSWERS.probe_many("own_answers", "Does every response belong to its request?", both_modes=True)
@@ -42,7 +38,7 @@ def _own_answers(answers: Answers) -> Conclusion:
             "unfaithful",
             f"{saw}: {found[0][1]}",
             "responses are mixed up, or come from a cache that doesn't compare the complete request",
-            telling=_numbers_of(seen for seen, _ in found),
+            telling=numbers_of(seen for seen, _ in found),
         )
     return Conclusion("ok", "no response has a code of an earlier request")
 
@@ -57,7 +53,7 @@ def _model(answers: Answers) -> Conclusion:
             f"{len(others)} of {len(named)} responses are from {names}, although {_requested_model(others[0])}"
             " was requested"
         )
-        return Conclusion("unfaithful", saw, telling=_numbers_of(others))
+        return Conclusion("unfaithful", saw, telling=numbers_of(others))
     if not named:
         return Conclusion("no", "the responses don't name a model")
     names = ", ".join(sorted({seen.reply.model or "" for seen in named}))
@@ -84,9 +80,8 @@ def _declared(seen: ProbeResponse) -> dict[str, Mapping[str, Any]]:
 @ALL_ANSWERS.probe_many("call_names", "Do tool calls have the names of declared tools?", both_modes=True)
 def _call_names(answers: Answers) -> Conclusion:
     with_calls = [seen for seen in answers.values() if seen.fine and seen.reply.tool_calls]
-    found = [
-        (seen, call.name) for seen in with_calls for call in seen.reply.tool_calls if call.name not in _declared(seen)
-    ]
+    calls = [(seen, call.name) for seen in with_calls for call in seen.reply.tool_calls]
+    found = [(seen, name) for seen, name in calls if name not in _declared(seen)]
     if not found:
         return Conclusion("ok" if with_calls else "no", f"{len(with_calls)} responses with tool calls")
     seen, name = found[0]
@@ -94,7 +89,7 @@ def _call_names(answers: Answers) -> Conclusion:
     plain = _plain(name)
     damaged = any(_plain(each) in plain or plain in _plain(each) for each in _declared(seen)) or _TOKENS.search(name)
     verdict: Verdict = "unfaithful" if damaged and len(found) > 1 else "unclear"
-    return Conclusion(verdict, saw, telling=_numbers_of(seen for seen, _ in found))
+    return Conclusion(verdict, saw, telling=numbers_of(seen for seen, _ in found))
 
 
 def _plain(name: str) -> str:
@@ -125,9 +120,9 @@ def _required_arguments(answers: Answers) -> Conclusion:
         f" {found[0][2]}"
     )
     if low <= _MISFITS:
-        return Conclusion("unclear", saw, telling=_numbers_of(seen for seen, _, _ in found))
+        return Conclusion("unclear", saw, telling=numbers_of(seen for seen, _, _ in found))
     sure = f"with {CONFIDENCE:.0%} confidence, {low:.0%} to {high:.0%} of all tool calls lack one"
-    return Conclusion("unfaithful", f"{saw}; {sure}", telling=_numbers_of(seen for seen, _, _ in found))
+    return Conclusion("unfaithful", f"{saw}; {sure}", telling=numbers_of(seen for seen, _, _ in found))
 
 
 # Special tokens of models in an answer whose request did not have them.
@@ -144,7 +139,7 @@ def _markup(answers: Answers) -> Conclusion:
     if len(found) > 1:
         saw = f"{len(found)} of {len(judged)} responses: {shown(found[0].text, 70)}"
         does = "a dialect may read it: see the finding one_call"
-        return Conclusion("unfaithful", saw, does, telling=_numbers_of(found))
+        return Conclusion("unfaithful", saw, does, telling=numbers_of(found))
     return Conclusion("ok" if judged else "no", "none")
 
 
@@ -182,11 +177,11 @@ def _totals(answers: Answers) -> Conclusion:
             found.append((seen, f"the same prompt is counted as {least} and as {most} tokens"))
     if len(found) > 1:
         saw = f"the token counts of {len(found)} of {counted} responses don't add up: {found[0][1]}"
-        telling = _numbers_of(seen for seen, _ in found)
+        telling = numbers_of(seen for seen, _ in found)
         return Conclusion("unfaithful", f"{saw} (tolerance: {_TOTAL:.0%})", telling=telling)
-    return Conclusion(
-        "ok" if counted else "no", f"the token counts of {counted} responses add up" if counted else "no counts"
-    )
+    if not counted:
+        return Conclusion("no", "no counts")
+    return Conclusion("ok", f"the token counts of {counted} responses add up")
 
 
 def _wrong_count(seen: ProbeResponse) -> str:

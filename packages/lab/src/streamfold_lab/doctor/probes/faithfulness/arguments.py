@@ -11,7 +11,7 @@ from typing import Any
 from streamfold import Tool
 
 from ...alterations import alterations, is_altered_copy, is_altered_text
-from ...known_values import FIRST_SEED, as_json, code, codes, filler, prompt_of
+from ...known_values import as_json, code, codes, filler, prompt_of, with_random_values
 from ...questions import capped
 from ...values import Conclusion, ProbeRequest, ProbeResponse
 from ..judging import ProbeGroup, doubtful, refusal, shown, unclear
@@ -110,11 +110,10 @@ def _call_with(tool: str, what: str, make: Callable[[Random], dict[str, Any]]) -
         value = make(rng)
         schema = {**schema_of(value), "required": list(value), "additionalProperties": False}
         prompt = f"Call the tool {tool} once. Its arguments must be exactly this JSON object:\n{as_json(value)}"
-        return ProbeRequest(
-            tool, prompt, (Tool(tool, f"Stores {what}.", schema),), options=capped(1536), special=what, fresh=fresh
-        )
+        tools = (Tool(tool, f"Stores {what}.", schema),)
+        return ProbeRequest(tool, prompt, tools, options=capped(1536), special=what)
 
-    return fresh(FIRST_SEED)
+    return with_random_values(fresh)
 
 
 def _judge_arguments(seen: ProbeResponse) -> Conclusion:
@@ -158,13 +157,13 @@ def _two_calls(rng: Random) -> ProbeRequest:
         f"{as_json(first)}\n{as_json(second)}"
     )
     tool = Tool("store_item", "Stores one item.", schema)
-    return ProbeRequest("two", prompt, (tool,), options=capped(512), fresh=_two_calls)
+    return ProbeRequest("two", prompt, (tool,), options=capped(512))
 
 
 @ARGUMENTS.probe(
     "two_calls",
     "Do two requested tool calls arrive, each once?",
-    _two_calls(FIRST_SEED),
+    with_random_values(_two_calls),
     whim=True,
     needs="one_call",
     refused=("no", ""),
@@ -181,13 +180,13 @@ def _judge_two_calls(seen: ProbeResponse) -> Conclusion:
 
 def _one_at_a_time(rng: Random) -> ProbeRequest:
     both = _two_calls(rng)
-    return replace(both, name="one", options=capped(512, parallel_tool_calls=False), fresh=_one_at_a_time)
+    return replace(both, name="one", options=capped(512, parallel_tool_calls=False))
 
 
 @ARGUMENTS.probe(
     "one_at_a_time",
     "Is parallel_tool_calls=False respected?",
-    _one_at_a_time(FIRST_SEED),
+    with_random_values(_one_at_a_time),
     apis=("chat", "responses", "anthropic"),
     whim=True,
     needs="one_call",

@@ -10,7 +10,7 @@ from streamfold import assistant, system, user
 from streamfold.limits import text_tokens
 
 from ...damage import said
-from ...known_values import FIRST_SEED, GREET, code, filler, prompt_of
+from ...known_values import GREET, code, filler, prompt_of, with_random_values
 from ...questions import capped
 from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from ..judging import ProbeGroup, doubtful
@@ -27,33 +27,33 @@ _SLACK = 16  # tokens by which two counts may differ in any case
 
 
 def _short(rng: Random) -> ProbeRequest:
-    return ProbeRequest("short", f"Your name is {code(rng)}. {GREET}", options=capped(48), fresh=_short)
+    return ProbeRequest("short", f"Your name is {code(rng)}. {GREET}", options=capped(48))
 
 
 def _with_system(rng: Random) -> ProbeRequest:
     messages = [system("Be brief."), user(f"Your name is {code(rng)}. {GREET}")]
-    return ProbeRequest("with_system", messages, options=capped(48), special="a system message", fresh=_with_system)
+    return ProbeRequest("with_system", messages, options=capped(48), special="a system message")
 
 
 def _long(rng: Random) -> ProbeRequest:
     prompt = f"Your name is {code(rng)}. {filler(rng, _KNOWN)} {GREET}"
-    return ProbeRequest("long", prompt, options=capped(48), special="a known text more", fresh=_long)
+    return ProbeRequest("long", prompt, options=capped(48), special="a known text more")
 
 
 def _with_history(rng: Random) -> ProbeRequest:
     messages = [user(f"{filler(rng, _KNOWN)} {GREET}"), assistant("Hello!"), user(f"Your name is {code(rng)}. {GREET}")]
-    return ProbeRequest("with_history", messages, options=capped(48), special="an earlier turn", fresh=_with_history)
+    return ProbeRequest("with_history", messages, options=capped(48), special="an earlier turn")
 
 
 def _copy(rng: Random) -> ProbeRequest:
     prompt = f"Repeat this line exactly, and write nothing else: {filler(rng, 500)}"
-    return ProbeRequest("copy", prompt, options=capped(600), special="a known text is written", fresh=_copy)
+    return ProbeRequest("copy", prompt, options=capped(600), special="a known text is written")
 
 
 def _cut_copy(rng: Random) -> ProbeRequest:
     prompt = f"Repeat this line exactly, and write nothing else: {filler(rng, 1_500)}"
     special = f"a known text is written, at most {_LIMIT} tokens"
-    return ProbeRequest("cut_copy", prompt, options=capped(_LIMIT), special=special, fresh=_cut_copy)
+    return ProbeRequest("cut_copy", prompt, options=capped(_LIMIT), special=special)
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
@@ -75,7 +75,7 @@ def _ruler(seen: ProbeResponse | None) -> float | None:
 @COUNTS.probe_many(
     "counts",
     "Do token counts match a known text?",
-    *(make(FIRST_SEED) for make in (_short, _with_system, _long, _with_history, _copy, _cut_copy)),
+    *(with_random_values(make) for make in (_short, _with_system, _long, _with_history, _copy, _cut_copy)),
     whim=True,
 )
 def _counts(answers: Answers) -> Conclusion:
@@ -135,7 +135,7 @@ def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
 
 def _cached_prompt(rng: Random) -> ProbeRequest:
     prompt = f"Your name is {code(rng)}. {filler(rng, 9_000)} {GREET}"
-    return ProbeRequest("first", prompt, options=capped(48), modes="streamed", patience=1, fresh=_cached_prompt)
+    return ProbeRequest("first", prompt, options=capped(48), modes="streamed", patience=1)
 
 
 def _again(answers: Answers) -> ProbeRequest | None:
@@ -158,7 +158,7 @@ def _other_beginning(answers: Answers) -> ProbeRequest | None:
 @COUNTS.probe_many(
     "cache",
     "Are reported cached tokens plausible?",
-    _cached_prompt(FIRST_SEED),
+    with_random_values(_cached_prompt),
     ProbeRequest("again", GREET, options=capped(48), special="the same prompt again", modes="streamed", follow=_again),
     ProbeRequest(
         "changed", GREET, options=capped(48), special="other first words", modes="streamed", follow=_other_beginning

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfold import system, user
 
-from ...known_values import FIRST_SEED, GREET, code, codes, sent_text
+from ...known_values import GREET, code, codes, sent_text, with_random_values
 from ...questions import capped
 from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from ..judging import ProbeGroup, doubtful, refusal, shown, unclear
@@ -39,15 +39,13 @@ def _two_systems(rng: Random) -> ProbeRequest:
         return {**body, "messages": [*both, *rest]}
 
     messages = [system(_begin(first)), system(_end(last)), user(GREET)]
-    return ProbeRequest(
-        "systems", messages, options=capped(96), special="two system messages", edit=edit, fresh=_two_systems
-    )
+    return ProbeRequest("systems", messages, options=capped(96), special="two system messages", edit=edit)
 
 
 @INSTRUCTIONS.probe(
     "two_systems",
     "Does the model see a second system message?",
-    _two_systems(FIRST_SEED),
+    with_random_values(_two_systems),
     apis=("chat", "responses"),  # the others have one place for instructions
     whim=True,
     refused=("ok", "joined into one"),
@@ -71,18 +69,18 @@ def _developer(rng: Random) -> ProbeRequest:
         content = body[member] if isinstance(body[member], list) else [{"role": "user", "content": body[member]}]
         return {**body, member: [{"role": "developer", "content": _end(word)}, *content]}
 
-    return ProbeRequest("developer", GREET, options=capped(96), special="role: developer", edit=edit, fresh=_developer)
+    return ProbeRequest("developer", GREET, options=capped(96), special="role: developer", edit=edit)
 
 
 def _control(rng: Random) -> ProbeRequest:
-    return ProbeRequest("system", [system(_end(code(rng))), user(GREET)], options=capped(96), fresh=_control)
+    return ProbeRequest("system", [system(_end(code(rng))), user(GREET)], options=capped(96))
 
 
 @INSTRUCTIONS.probe_many(
     "developer",
     "Does the model see a developer message?",
-    _control(FIRST_SEED),
-    _developer(FIRST_SEED),
+    with_random_values(_control),
+    with_random_values(_developer),
     apis=("chat", "responses"),
     whim=True,
 )

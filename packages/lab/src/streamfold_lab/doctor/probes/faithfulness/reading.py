@@ -16,7 +16,6 @@ from streamfold.limits import text_tokens
 from ...known_values import (
     BOTH,
     CODE_TOKENS,
-    FIRST_SEED,
     as_json,
     code,
     codes,
@@ -26,10 +25,11 @@ from ...known_values import (
     sent_text,
     told_codes,
     two_codes,
+    with_random_values,
 )
 from ...questions import TIME, capped
 from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
-from ..judging import ProbeGroup, doubtful, judge_codes, refusal, shown, unclear
+from ..judging import ProbeGroup, doubtful, judge_codes, refusal, shown, unclear, with_members
 
 READING = ProbeGroup("faithfulness")
 _SPECIAL = (
@@ -46,8 +46,7 @@ _PLACES = ("first", "second", "third", "fourth", "last")
 
 def _coded_text(rng: Random, characters: int) -> str:
     told = [f"The {name} code is {value}." for name, value in zip(_PLACES, codes(rng, len(_PLACES)), strict=True)]
-    parts = [filler(rng, characters // (len(told) - 1)) for _ in told[1:]]
-    return " ".join([told[0], *(text for pair in zip(parts, told[1:], strict=True) for text in pair)])
+    return " ".join([told[0], *(f"{filler(rng, characters // (len(told) - 1))} {text}" for text in told[1:])])
 
 
 def _asked(text: str, question: str) -> list[Message]:
@@ -60,22 +59,17 @@ def _needle(characters: int) -> ProbeRequest:
         messages = _asked(_coded_text(rng, characters), _ALL.format("first code, the second, the third, the fourth"))
         return ProbeRequest(
             name, messages, options=capped(CODE_TOKENS), special=name.replace("_", " "), modes="streamed",
-            patience=2, fresh=fresh, when=_read_whole,
+            patience=2,
+            # A longer text is sent only if the model found the codes in all shorter ones.
+            when=lambda so_far: all(seen.fine and not _lost(seen) for seen in so_far.values()),
         )  # fmt: skip
 
-    return fresh(FIRST_SEED)
+    return with_random_values(fresh)
 
 
 def _lost(seen: ProbeResponse) -> list[str]:
     """Returns the names of the codes that the model's reply doesn't contain."""
     return [name for name, value in told_codes(prompts_of(seen)[0]).items() if value not in seen.text]
-
-
-def _read_whole(so_far: Answers) -> bool:
-    """Returns whether the model found the codes in all shorter texts, so that a request with a longer text makes
-    sense.
-    """
-    return all(seen.fine and not _lost(seen) for seen in so_far.values())
 
 
 def _alone(answers: Answers) -> ProbeRequest | None:
@@ -141,11 +135,9 @@ def _system(name: str, tools: tuple[Tool, ...]) -> ProbeRequest:
         told = f"The first code is {first}. {filler(rng, 4_000)} The second code is {second}."
         ask = _ALL.format("first code, the second")
         messages = [system(told), user(f"The last code is {last}."), assistant("Noted."), user(ask)]
-        return ProbeRequest(
-            name, messages, tools, options=capped(CODE_TOKENS), special=name.replace("_", " "), fresh=fresh
-        )
+        return ProbeRequest(name, messages, tools, options=capped(CODE_TOKENS), special=name.replace("_", " "))
 
-    return fresh(FIRST_SEED)
+    return with_random_values(fresh)
 
 
 @READING.probe_many(
@@ -179,23 +171,16 @@ def _old_turns(rng: Random) -> ProbeRequest:
         user(f"The third code is {third}."), assistant("Noted."), *remarks(2),
         user(f"The last code is {last}."), assistant("Noted."), user(_ALL.format("first code, the second, the third")),
     ]  # fmt: skip
-    return ProbeRequest("turns", messages, options=capped(CODE_TOKENS), special="26 earlier turns", fresh=_old_turns)
+    return ProbeRequest("turns", messages, options=capped(CODE_TOKENS), special="26 earlier turns")
 
 
 READING.probe(
     "old_turns",
     "Does the model see all messages of a long conversation?",
-    _old_turns(FIRST_SEED),
+    with_random_values(_old_turns),
     whim=True,
     refused=("no", ""),
 )(lambda seen: judge_codes(seen, sent_text(seen), "a conversation of 26 turns"))
-
-
-def _part(body: dict[str, Any], text: str) -> dict[str, str]:
-    """Returns a text part of a message in the API's format."""
-    if "contents" in body:
-        return {"text": text}
-    return {"type": "input_text" if "input" in body else "text", "text": text}
 
 
 def _parts(rng: Random) -> ProbeRequest:
@@ -205,18 +190,19 @@ def _parts(rng: Random) -> ProbeRequest:
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         """Puts each text into its own message part, because an adapter may have joined consecutive texts."""
         member = next(name for name in ("messages", "input", "contents") if name in body)
-        content = "parts" if member == "contents" else "content"
         told, *rest = body[member]
-        return {**body, member: [{**told, content: [_part(body, text) for text in texts]}, *rest]}
+        content = "parts" if member == "contents" else "content"
+        kind = {"messages": {"type": "text"}, "input": {"type": "input_text"}, "contents": {}}[member]
+        return {**body, member: [{**told, content: [{**kind, "text": text} for text in texts]}, *rest]}
 
     messages = [user("".join(texts)), assistant("Noted."), user(_ALL.format("first code, the second"))]
-    return ProbeRequest("parts", messages, options=capped(CODE_TOKENS), special="three parts", edit=edit, fresh=_parts)
+    return ProbeRequest("parts", messages, options=capped(CODE_TOKENS), special="three parts", edit=edit)
 
 
 READING.probe(
     "message_parts",
     "Does the model see all parts of a message?",
-    _parts(FIRST_SEED),
+    with_random_values(_parts),
     whim=True,
     refused=("no", "a message can't have several text parts"),
 )(lambda seen: judge_codes(seen, sent_text(seen), "a message of three parts"))
@@ -224,11 +210,8 @@ READING.probe(
 
 def _stored(rng: Random) -> ProbeRequest:
     prompt = f"The first code is {code(rng)}. Remember it, and say hello."
-
-    def edit(body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "store": True}
-
-    return ProbeRequest("stored", prompt, options=capped(64), special="store: true", edit=edit, fresh=_stored)
+    edit = with_members(store=True)
+    return ProbeRequest("stored", prompt, options=capped(64), special="store: true", edit=edit)
 
 
 def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
@@ -243,11 +226,7 @@ def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
         ask = user("What is the first code? Answer with this code only.")
         if in_full:
             return ProbeRequest("in_full", [user(prompt_of(seen)), seen.reply.message, ask], options=capped(64))
-        answer_id = seen.reply.id
-
-        def edit(body: dict[str, Any]) -> dict[str, Any]:
-            return {**body, "previous_response_id": answer_id}
-
+        edit = with_members(previous_response_id=seen.reply.id)
         return ProbeRequest("continued", [ask], options=capped(64), edit=edit)
 
     return follow
@@ -256,7 +235,7 @@ def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
 @READING.probe_many(
     "stored",
     "Does the model see the stored response that previous_response_id names?",
-    _stored(FIRST_SEED),
+    with_random_values(_stored),
     ProbeRequest("continued", BOTH, special="previous_response_id", follow=_continued(in_full=False)),
     ProbeRequest("in_full", BOTH, special="the same conversation in full", follow=_continued(in_full=True)),
     apis=("responses",),
@@ -295,9 +274,9 @@ def _results(name: str, make: Callable[[Random], list[str]], special: str) -> Pr
             assistant(tool_calls=calls, reasoning="The user wants both codes."),
             *(tool_result(call, result) for call, result in zip(calls, results, strict=True)),
         ]
-        return ProbeRequest(name, messages, (_READ_FILE,), options=capped(CODE_TOKENS), special=special, fresh=fresh)
+        return ProbeRequest(name, messages, (_READ_FILE,), options=capped(CODE_TOKENS), special=special)
 
-    return fresh(FIRST_SEED)
+    return with_random_values(fresh)
 
 
 def _told_by_user(answers: Answers) -> ProbeRequest | None:
@@ -359,13 +338,13 @@ for _name, _question, _make, _what in (
 
 def _user_tokens(rng: Random) -> ProbeRequest:
     messages = [user(_with_special(rng)), assistant("Noted."), user(BOTH)]
-    return ProbeRequest("tokens", messages, options=capped(CODE_TOKENS), special="special tokens", fresh=_user_tokens)
+    return ProbeRequest("tokens", messages, options=capped(CODE_TOKENS), special="special tokens")
 
 
 READING.probe(
     "user_tokens",
     "Are special tokens in a message treated as text?",
-    _user_tokens(FIRST_SEED),
+    with_random_values(_user_tokens),
     whim=True,
     refused=("no", ""),
 )(lambda seen: judge_codes(seen, sent_text(seen), "a message with special tokens"))
@@ -385,9 +364,9 @@ def _of_tools(count: int) -> ProbeRequest:
         ]
         value = as_json({"key": code(rng)})
         prompt = f"Call the tool {tools[-1].name} once. Its arguments must be exactly this JSON object:\n{value}"
-        return ProbeRequest(f"of_{count}", prompt, tools, options=capped(128), special=f"{count} tools", fresh=fresh)
+        return ProbeRequest(f"of_{count}", prompt, tools, options=capped(128), special=f"{count} tools")
 
-    return fresh(FIRST_SEED)
+    return with_random_values(fresh)
 
 
 @READING.probe_many(

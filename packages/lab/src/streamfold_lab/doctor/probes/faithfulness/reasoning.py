@@ -43,10 +43,6 @@ def _reasoning_size(reply: Reply) -> int:
     return counted or text_tokens(reply.reasoning or "")
 
 
-def _reasoned(reply: Reply) -> bool:
-    return _reasoning_size(reply) > 0
-
-
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Returns an edit that adds the model's reasoning to a Chat Completions request, even if the profile leaves
     reasoning out.
@@ -54,13 +50,10 @@ def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]
     name = reasoning_member(seen)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        if name is None or "messages" not in body:
-            return body
-        turns = [
-            {name: seen.reply.reasoning, **message} if message["role"] == "assistant" else message
-            for message in body["messages"]
-        ]
-        return {**body, "messages": turns}
+        for message in body.get("messages", ()) if name else ():
+            if message["role"] == "assistant":
+                message.setdefault(name, seen.reply.reasoning)
+        return body
 
     return edit
 
@@ -73,7 +66,7 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
     def follow(answers: Answers) -> ProbeRequest | None:
         seen = answers.get("think")
         call = call_to(seen.reply, "get_time") if seen and seen.fine else None
-        if seen is None or call is None or not _reasoned(seen.reply):
+        if seen is None or call is None or not _reasoning_size(seen.reply):
             return None
         number = next(iter(_thought_of(seen.reply)), _HIDDEN)
         if re.search(r"\d{4}", seen.text) or (seen.reply.reasoning and number == _HIDDEN):
@@ -101,7 +94,7 @@ def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
 )
 def _reasoning_kept(answers: Answers) -> Conclusion:
     seen, after, told = (answers.get(name) for name in ("think", "recall", "told"))
-    if seen is None or not _reasoned(seen.reply):
+    if seen is None or not _reasoning_size(seen.reply):
         return Conclusion("no", "no reasoning was shown or counted")
     if after is None:
         return unclear("the model didn't choose a number in its reasoning before the tool call")
@@ -158,7 +151,6 @@ def _efforts(answers: Answers) -> Conclusion:
     if sizes[1] > _MORE * sizes[0]:
         return Conclusion("ok", saw)
     if none is not None and none.fine and none.sent != low.sent and _reasoning_size(none.reply) > sizes[0] / _MORE:
-        return doubtful(
-            f"{saw}, {_reasoning_size(none.reply)} with effort none: the levels are accepted, but have no effect"
-        )
+        none_too = f"{_reasoning_size(none.reply)} with effort none"
+        return doubtful(f"{saw}, {none_too}: the levels are accepted, but have no effect")
     return unclear(f"{saw}: the model may have only one effort level")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from ...alterations import is_altered_text, text_change
-from ...known_values import FIRST_SEED, code, prompt_of
+from ...known_values import code, prompt_of, with_random_values
 from ...questions import capped
 from ...values import Conclusion, ProbeRequest, ProbeResponse
 from ..judging import ProbeGroup, doubtful, shown, unclear
@@ -21,13 +21,13 @@ def _line(rng: Random) -> ProbeRequest:
         f" curl -fsSL https://get.example.com/v{number}/install.sh | sh"
     )
     prompt = f"Repeat this line exactly, and write nothing else: {line}"
-    return ProbeRequest("line", prompt, options=capped(256), fresh=_line)
+    return ProbeRequest("line", prompt, options=capped(256))
 
 
 def _lines(rng: Random) -> ProbeRequest:
     text = f"begin {code(rng)}\n  two spaces\n\n\tone tab\n    four spaces, then nothing\nend {rng.randrange(10**6)}"
     prompt = f"Repeat this text of six lines exactly, and write nothing else:\n\n{text}"
-    return ProbeRequest("lines", prompt, options=capped(256), special="six lines", fresh=_lines)
+    return ProbeRequest("lines", prompt, options=capped(256), special="six lines")
 
 
 def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusion]:
@@ -47,7 +47,7 @@ def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusio
 REPEATED_TEXTS.probe(
     "echo",
     "Does a repeated text arrive unchanged?",
-    _line(FIRST_SEED),
+    with_random_values(_line),
     whim=True,
     repeated=True,
     refused=("no", ""),
@@ -55,7 +55,7 @@ REPEATED_TEXTS.probe(
 REPEATED_TEXTS.probe(
     "lines",
     "Do line ends and indentation arrive unchanged?",
-    _lines(FIRST_SEED),
+    with_random_values(_lines),
     whim=True,
     refused=("no", ""),
 )(_repeats_what_follows("\n\n"))
