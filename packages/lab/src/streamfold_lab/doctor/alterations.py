@@ -69,7 +69,7 @@ def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
     """
     if not alterations(wanted, found):
         return False
-    if 2 * _unchanged(wanted, found) >= sum(1 for _ in _leaves(wanted)) > 1:
+    if 2 * _unchanged(wanted, found) >= _size(wanted) > 1:
         return True
     return _similarity(json.dumps(wanted, ensure_ascii=False), json.dumps(found, ensure_ascii=False)) >= _ALIKE
 
@@ -102,16 +102,14 @@ def _similarity(first: str, second: str) -> float:
     return SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _size(value: Any) -> int:
+    """Returns how many values are nested in a value. An empty object or list counts as one."""
     match value:
-        case dict() if value:
-            for each in value.values():
-                yield from _leaves(each)
-        case list() if value:
-            for each in value:
-                yield from _leaves(each)
-        case _:
-            yield value
+        case dict():
+            return sum(map(_size, value.values())) or 1
+        case list():
+            return sum(map(_size, value)) or 1
+    return 1
 
 
 def _shown(value: Any) -> str:

@@ -68,14 +68,11 @@ class WrittenRequest:
     @classmethod
     def of(cls, body: Mapping[str, Any], price: Price) -> Self:
         """Estimates the tokens and the maximum cost of a request body."""
-        read, written = text_tokens(json.dumps(body, ensure_ascii=False)), _output_limit(body)
+        settings = body.get("generationConfig")
+        places = [body, settings] if isinstance(settings, Mapping) else [body]
+        limits = [part[name] for part in places for name in _LIMITS if isinstance(part.get(name), int)]
+        read, written = text_tokens(json.dumps(body, ensure_ascii=False)), max(limits, default=_UNLIMITED)
         return cls(body, read, written, price(Usage(read, written, read + written)))
-
-
-def _output_limit(body: Mapping[str, Any]) -> int:
-    places = [body, *(part for part in (body.get("generationConfig"),) if isinstance(part, Mapping))]
-    found = [part[name] for part in places for name in _LIMITS if isinstance(part.get(name), int)]
-    return max(found, default=_UNLIMITED)
 
 
 @dataclass(slots=True)

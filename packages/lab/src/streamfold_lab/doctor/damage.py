@@ -27,28 +27,28 @@ _CONTENT = ("content", "text", "reasoning_content", "reasoning", "thinking", "ar
 
 def damage(body: bytes) -> set[Damage]:
     """Returns the kinds of damage that the body of an event stream has."""
-    return {kind for kind, _ in _damages(body)}
-
-
-def _damages(body: bytes) -> Iterator[tuple[Damage, int]]:
+    found: set[Damage] = set()
     before: bytes | None = None
     for start, end, payloads, ended in event_ranges(body):
         block = body[start:end]
         lines = block.splitlines()
         if any(line.startswith(b":") for line in lines):
-            yield "comment", start
+            found.add("comment")
         if any(line.strip() and line[:1] != b":" and line.split(b":")[0] not in _FIELDS for line in lines):
-            yield "garbage", start
+            found.add("garbage")
         if not payloads or not ended:
             continue
         payload = b"\n".join(body[first:last] for first, last in payloads).strip()
         if kind := _payload_damage(payload):
-            yield kind, start
+            found.add(kind)
         elif _HALF.search(payload):
-            yield "half", start
-        elif block == before and _is_structure(payload):
-            yield "repeated", start
+            found.add("half")
+        # A model may write the same text twice in a row, so only an event without text and arguments can be recognized
+        # as repeated.
+        elif block == before and (payload == b"[DONE]" or not any(_contents(json.loads(payload)))):
+            found.add("repeated")
         before = block
+    return found
 
 
 def _payload_damage(payload: bytes) -> Damage | None:
@@ -61,13 +61,6 @@ def _payload_damage(payload: bytes) -> Damage | None:
     except ValueError:
         return "truncated" if payload.startswith(b"{") else "garbage"
     return None
-
-
-def _is_structure(payload: bytes) -> bool:
-    """Returns whether an event contains neither text nor arguments. Only such events can be recognized as repeated,
-    because a model may write the same text twice in a row.
-    """
-    return payload == b"[DONE]" or not any(_contents(json.loads(payload)))
 
 
 def _contents(value: Any) -> Iterator[str]:

@@ -92,7 +92,7 @@ class Doctor:
             server=next((seen.headers["server"] for seen in answered if "server" in seen.headers), ""),
             date=datetime.now(UTC).date().isoformat(),
             version=__version__,
-            requests=endpoint.requests,
+            requests=endpoint.spent.requests,
             seconds=round(anyio.current_time() - began, 3),
             findings=tuple(findings),
             answers=tuple(answered),
@@ -140,7 +140,8 @@ async def find_apis(
     """
     problems: list[str] = []
     refused: APIError | None = None
-    for base in _bases(profile.base_url):
+    url = profile.base_url
+    for base in [url] if urlsplit(url).path.strip("/") else [f"{url.rstrip('/')}/v1", url]:
         tried = profile.model_copy(update={"base_url": base})
         found: list[Profile] = []
         with tempfile.TemporaryDirectory(prefix="streamfold-") as folder:
@@ -163,10 +164,6 @@ async def find_apis(
     raise ConfigError(f"no API responds. {'; '.join(problems)}")
 
 
-def _bases(url: str) -> list[str]:
-    return [url] if urlsplit(url).path.strip("/") else [f"{url.rstrip('/')}/v1", url]
-
-
 def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
     if profile.adapter == api:
         return profile
@@ -180,14 +177,14 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
     profile = endpoint.profile
     if profile.model:
         return profile
+    names: list[str] = []
     try:
         names = [model.name for model in read_models(await endpoint.get("/models"))]
     except APIStatusError as error:
         if error.status_code not in _ABSENT:
             raise
-        names = []
     except StreamError:  # no list
-        names = []
+        pass
     return profile.model_copy(update={"model": names[0]}) if names else profile
 
 

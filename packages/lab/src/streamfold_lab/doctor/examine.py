@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
-from typing import Any
 
 from streamfold import AuthenticationError, ConfigError, PermissionDeniedError
 from streamfold.types import Capabilities, Profile
@@ -194,7 +193,7 @@ class ProbeRunner:
         needed = self.findings.get(probe.needs)
         if probe.needs and (needed is None or needed.verdict in _USELESS):
             return f"{probe.needs}: {needed.saw if needed else 'not tested'}"
-        return self._skipping(with_fresh_values(probe, probe.asks[0], self.seed, 0)) if probe.asks else ""
+        return self._skipping(with_fresh_values(probe, probe.asks[0], self.seed, 0))
 
     def _skipping(self, ask: ProbeRequest, *, whole: bool = False) -> str:
         """Returns why a request can't be sent; empty if it can be sent."""
@@ -252,10 +251,6 @@ def _finding(probe: Probe, outcome: Conclusion, seen: Sequence[ProbeResponse], t
     )
 
 
-def _as_dict(table: Any) -> dict[str, Any]:
-    return asdict(table) if isinstance(table, Capabilities) else dict(table)
-
-
 def with_settings(profile: Profile, settings: Iterable[Setting]) -> Profile:
     """Returns a copy of the profile with additional settings."""
     settings = list(settings)
@@ -266,7 +261,8 @@ def with_settings(profile: Profile, settings: Iterable[Setting]) -> Profile:
         head, *rest = setting.key
         if rest:
             before = values.get(head) or {}
-            values[head] = {**_as_dict(before), rest[0]: setting.value}
+            table = asdict(before) if isinstance(before, Capabilities) else before
+            values[head] = {**table, rest[0]: setting.value}
         elif head == "dialect" and values.get(head):
             values[head] = "+".join(dict.fromkeys([*values[head].split("+"), *setting.value.split("+")]))
         else:

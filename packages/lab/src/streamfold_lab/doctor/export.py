@@ -16,8 +16,6 @@ from .values import Finding, ReportCard
 
 FORMAT = "streamfold.doctor/1"
 TIMED = ("pace",)  # what differs from one run to the next
-
-
 _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
 
 
@@ -71,13 +69,10 @@ def compare_cards(before: Iterable[ReportCard], after: Iterable[ReportCard]) -> 
     changes = []
     for place in dict.fromkeys([*old, *new]):
         first, second = old.get(place), new.get(place)
-        if place[1] not in TIMED and _meaning(first) != _meaning(second):
-            question = (second or first or _NO_FINDING).question
-            changes.append(Change(*place, question, first, second))
+        found = second or first
+        if found and place[1] not in TIMED and _meaning(first) != _meaning(second):
+            changes.append(Change(*place, found.question, first, second))
     return changes
-
-
-_NO_FINDING = Finding("", "", "", "skipped", "")
 
 
 def _by_place(cards: Iterable[ReportCard]) -> dict[tuple[str, str], Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,24 +48,18 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
         ConfigError: the API key or an environment variable isn't set.
     """
     found: list[ServedModel] = []
-    path: str | None = "/models"
+    path = "/models"
     for _ in range(_PAGES):
-        if path is None:
-            break
         page = await fetched(profile, path, _TIMEOUTS, http_client)
         found += read_models(page, profile)
-        path = _next_page(page)
+        match page:
+            case {"has_more": True, "last_id": str(last)}:  # Anthropic
+                path = f"/models?after_id={last}"
+            case {"nextPageToken": str(token)} if token:  # Gemini
+                path = f"/models?pageToken={token}"
+            case _:
+                break
     return found
-
-
-def _next_page(page: Any) -> str | None:
-    """Returns the path of the list's next page in the APIs of Anthropic and Gemini; None after the last page."""
-    match page:
-        case {"has_more": True, "last_id": str(last)}:
-            return f"/models?after_id={last}"
-        case {"nextPageToken": str(token)} if token:
-            return f"/models?pageToken={token}"
-    return None
 
 
 def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel]:
@@ -86,14 +80,9 @@ def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel
 
 
 def _limit(row: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    values = [value for part in _parts(row) for name in names if type(value := part.get(name)) is int]
-    return next((value for value in values if value > 0), None)
-
-
-def _parts(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yields the entry of a model in the list, and the nested objects that may contain token limits."""
-    yield row
-    yield from (part for name in ("top_provider", "meta", "limits") if isinstance(part := row.get(name), Mapping))
+    parts = [row, *(row.get(name) for name in ("top_provider", "meta", "limits"))]
+    values = [part.get(name) for part in parts if isinstance(part, Mapping) for name in names]
+    return next((value for value in values if type(value) is int and value > 0), None)
 
 
 def _known(name: str, profile: Profile | None) -> bool:

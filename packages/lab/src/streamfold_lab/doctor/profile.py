@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,12 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
         f"[{toml_path(('providers', card.name))}]",
         *(f"{name} = {_toml(value)}" for name, value in base.items()),
     ]
-    top, tables = _grouped(card.settings)
+    tables: dict[str, list[Setting]] = {}  # the settings of the provider's own table are under ""
+    for setting in card.settings:
+        tables.setdefault(setting.key[0] if len(setting.key) > 1 else "", []).append(setting)
+    lines += map(_line, tables.pop("", ()))
     # A literal value of a header may be a secret, so only references to variables are written.
     headers = {name: text for name, text in profile.headers.items() if variable_names(text)}
-    lines += [_line(setting) for setting in top]
     if headers:
         header_lines = [f"{_toml(name)} = {_toml(value)}" for name, value in headers.items()]
         lines += ["", f"[{toml_path(('providers', card.name, 'headers'))}]", *header_lines]
@@ -79,14 +81,6 @@ def _read(path: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {exc}") from exc
 
 
-def _grouped(settings: Iterable[Setting]) -> tuple[list[Setting], dict[str, list[Setting]]]:
-    top: list[Setting] = []
-    tables: dict[str, list[Setting]] = {}
-    for setting in settings:
-        (tables.setdefault(setting.key[0], []) if len(setting.key) > 1 else top).append(setting)
-    return top, tables
-
-
 def _line(setting: Setting) -> str:
     why = " ".join(setting.why.split())
     why = why if len(why) <= _LONGEST else f"{why[: _LONGEST - 3]}..."
@@ -102,17 +96,13 @@ def _toml(value: Any) -> str:
 def _updated(path: Path, text: str, card: ReportCard) -> tuple[str, list[str]]:
     changes = []
     for setting in card.settings:
-        before = _value(_read(path, text)["providers"][card.name], setting.key)
-        if before != setting.value:
+        value: Any = _read(path, text)["providers"][card.name]
+        for part in setting.key:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value != setting.value:
             text = _with_setting(path, text, ("providers", card.name, *setting.key), setting)
             changes.append(f"{toml_path(setting.key)} = {_toml(setting.value)}")
     return text, changes
-
-
-def _value(table: Any, key: tuple[str, ...]) -> Any:
-    for part in key:
-        table = table.get(part) if isinstance(table, Mapping) else None
-    return table
 
 
 def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting) -> str:

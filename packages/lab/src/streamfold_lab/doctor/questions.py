@@ -33,18 +33,14 @@ SAVE = (
 )
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Returns the JSON schema of an object that requires these properties and allows no others."""
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-WEATHER = Tool("get_weather", "Gets the weather of a city.", _object(city={"type": "string"}))
-TIME = Tool("get_time", "Gets the current time.", _object())
-NOTE = Tool("save_note", "Saves a note.", _object(text={"type": "string"}))
+WEATHER = Tool("get_weather", "Gets the weather of a city.", object_schema(city={"type": "string"}))
+TIME = Tool("get_time", "Gets the current time.", object_schema())
+NOTE = Tool("save_note", "Saves a note.", object_schema(text={"type": "string"}))
 
 
 def capped(tokens: int = 256, **others: Any) -> dict[str, Any]:

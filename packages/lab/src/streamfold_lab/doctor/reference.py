@@ -13,7 +13,7 @@ from typing import Any
 from streamfold import Reply, Tool, user
 
 from .confidence import CONFIDENCE, interval
-from .questions import capped
+from .questions import capped, object_schema
 from .sending import ExaminedEndpoint
 from .values import Finding, ProbeRequest, ProbeResponse, Verdict
 
@@ -25,24 +25,20 @@ _THEME = "reference"
 _CITIES = ("Oslo", "Lima", "Nairobi", "Osaka", "Quito", "Turin", "Perth", "Cork")
 
 
-def _object(required: Sequence[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-
-
 _TOOLS = (
     Tool(
         "get_weather",
         "Gets the weather of a city.",
-        _object(["city"], city={"type": "string"}, unit={"type": "string", "enum": ["celsius", "fahrenheit"]}),
+        object_schema(city={"type": "string"}, unit={"type": "string", "enum": ["celsius", "fahrenheit"]})
+        | {"required": ["city"]},
     ),
-    Tool("get_time", "Gets the current time.", _object([])),
+    Tool("get_time", "Gets the current time.", object_schema()),
     Tool(
         "create_event",
         "Creates an event in the user's calendar.",
-        _object(
-            ["title", "start", "guests"],
+        object_schema(
             title={"type": "string"},
-            start=_object(["hour", "minute"], hour={"type": "integer"}, minute={"type": "integer"}),
+            start=object_schema(hour={"type": "integer"}, minute={"type": "integer"}),
             guests={"type": "array", "items": {"type": "string"}},
         ),
     ),
@@ -125,26 +121,20 @@ def _names(reply: Reply) -> set[str]:
 
 def _triggers(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
     same = Share(sum(_names(seen.reply) == _names(other.reply) for seen, other in pairs), len(pairs))
-    question = f"Does the model call the same tools as at {name}?"
-    if not pairs:
-        return _finding("reference_triggers", question, "unclear", "both endpoints responded to no request", pairs)
     verdict: Verdict = "unfaithful" if same.bounds[1] < _AGREEMENT else "ok"
-    return _finding(
-        "reference_triggers",
-        question,
-        verdict,
-        f"both endpoints called the same tools, or none, for {same} requests",
-        pairs,
-    )
+    saw = f"both endpoints called the same tools, or none, for {same} requests"
+    if not pairs:
+        verdict, saw = "unclear", "both endpoints responded to no request"
+    return _finding("reference_triggers", f"Does the model call the same tools as at {name}?", verdict, saw, pairs)
 
 
 def _schemas(pairs: Sequence[tuple[ProbeResponse, ProbeResponse]], name: str) -> Finding:
     here, there = (_valid([pair[side].reply for pair in pairs]) for side in (0, 1))
-    question = f"Do arguments match their schemas as often as at {name}?"
     saw = f"the arguments of {here} tool calls match; at the reference, {there}"
-    if not here.tries or not there.tries:
-        return _finding("reference_schemas", question, "unclear", saw, pairs)
     verdict: Verdict = "unfaithful" if here.bounds[1] < there.bounds[0] else "ok"
+    if not here.tries or not there.tries:
+        verdict = "unclear"
+    question = f"Do arguments match their schemas as often as at {name}?"
     return _finding("reference_schemas", question, verdict, saw, pairs)
 
 

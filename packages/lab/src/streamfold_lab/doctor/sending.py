@@ -85,11 +85,6 @@ class ExaminedEndpoint:
         if self._given is None:
             await self._client.aclose()
 
-    @property
-    def requests(self) -> int:
-        """The number of requests sent so far."""
-        return self.spent.requests
-
     def use(self, profile: Profile) -> None:
         """Replaces the provider's settings for later requests."""
         self.profile, self._price = profile, prices_of(profile)
@@ -116,7 +111,7 @@ class ExaminedEndpoint:
         prepared, body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)
         written = WrittenRequest.of(body, self._price)
         self.spent.requests += 1
-        name = f"{self.requests:03}-{probe}-{ask.name}{'-whole' if whole else ''}"
+        name = f"{self.spent.requests:03}-{probe}-{ask.name}{'-whole' if whole else ''}"
         network = _Network(self._client)
         secrets = self.profile.resolve().secrets()
         recorder = RecordTransport(network, self.folder, name=name, secrets=secrets, adapter=self.profile.adapter)
@@ -125,7 +120,7 @@ class ExaminedEndpoint:
         error = await self._send(recorder, prepared, body, reader, whole=whole)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
         seen = ProbeResponse(
-            self.requests,
+            self.spent.requests,
             probe,
             ask.name,
             _way(error, recording, left=ask.leave, reused=network.reused is True),
@@ -257,19 +252,15 @@ class _Network(httpx.AsyncBaseTransport):
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
-        self._connects: int | None = None
         self.headers: Mapping[str, str] = {}
         self.headers_after: float | None = None
-
-    @property
-    def reused(self) -> bool | None:
-        return None if self._connects is None else not self._connects
+        self.reused: bool | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         listener, began = request.extensions.get("trace"), anyio.current_time()
 
         async def trace(step: str, info: dict[str, Any]) -> None:
-            self._connects = (self._connects or 0) + step.endswith(_CONNECTS)
+            self.reused = self.reused is not False and not step.endswith(_CONNECTS)
             if listener is not None:
                 await listener(step, info)
 
