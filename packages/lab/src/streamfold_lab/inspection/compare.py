@@ -93,7 +93,10 @@ def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Co
     verdicts = [
         PartVerdict(name, left[name] == right[name], name in ignore, *_shown(name, left, right)) for name in left
     ]
-    return Comparison(a.name, b.name, tuple(verdicts), _first_difference(a, b))
+    first, second = ([_meaning(event) for event in made.events if event.number] for made in (a, b))
+    pairs = enumerate(zip_longest(first, second), 1)
+    differs = next((FirstDifference(number, *pair) for number, pair in pairs if pair[0] != pair[1]), None)
+    return Comparison(a.name, b.name, tuple(verdicts), differs)
 
 
 def _answer(made: Inspection) -> dict[str, Any]:
@@ -135,14 +138,6 @@ def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str,
 def _excerpt(text: str, at: int) -> str:
     start = max(0, at - 20)
     return f"{'...' * bool(start)}{text[start : at + 40]}{'...' * (len(text) > at + 40)} ({len(text)} characters)"
-
-
-def _first_difference(a: Inspection, b: Inspection) -> FirstDifference | None:
-    first, second = ([_meaning(event) for event in made.events if event.number] for made in (a, b))
-    for number, (left, right) in enumerate(zip_longest(first, second), 1):
-        if left != right:
-            return FirstDifference(number, left, right)
-    return None
 
 
 def _meaning(event: Event) -> str:

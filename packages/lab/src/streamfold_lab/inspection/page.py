@@ -45,49 +45,46 @@ def _asset(name: str) -> str:
 # --- The data of the page --------------------------------------------------------------------------------------------
 
 
-class _Table:
-    """Stores each string of the page's data once. The data refers to the strings by their positions."""
-
-    def __init__(self) -> None:
-        self.words: dict[str, int] = {"": 0}
-
-    def __call__(self, word: str) -> int:
-        return self.words.setdefault(word, len(self.words))
-
-
 def _data(made: Inspection) -> dict[str, Any]:
     explained = steps(made)
     lanes = _lanes(made, explained)
     numbers = {lane["key"]: number for number, lane in enumerate(lanes)}
-    word = _Table()
-    events = [_event(event, lines, numbers, word) for event, lines in zip(made.events, explained, strict=True)]
+    words = {"": 0}  # the data contains each string once, and refers to it by its position
+    events = [_event(event, lines, numbers, words) for event, lines in zip(made.events, explained, strict=True)]
     return {
         "name": made.name,
         "facts": [*stream_words(made), *([made.reply.model] if made.reply.model else [])],
         "outcome": _outcome(made),
         "lanes": lanes,
         "events": events,
-        "words": list(word.words),
+        "words": list(words),
         "timed": len({seconds(event.time) for event in made.events} - {None}) > 1,
         "answer": _answer(made),
         "about": [[name, text] for name, text in made.about.items()],
     }
 
 
-def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], word: _Table) -> list[Any]:
+def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], words: dict[str, int]) -> list[Any]:
     """Returns an event as a list: number, kind, time, gap, piece, start, end, raw text, and steps. A step is a list,
     too: a lane, a description, a piece of text, a reason, and 1 if the step opens a tool call.
     """
+
+    def word(text: str) -> int:
+        return words.setdefault(text, len(words))
+
     opening = {placement.call for placement in event.placements if placement.opens}
     drawn = [
-        [lanes[_key(step)], word(step.what), step.piece, word(step.why), int(step.call in opening)] for step in lines
+        [
+            lanes[step.lane if step.call is None else f"call {step.call}"],
+            word(step.what),
+            step.piece,
+            word(step.why),
+            int(step.call in opening),
+        ]
+        for step in lines
     ]
     time, gap = seconds(event.time), seconds(event.gap)
     return [event.number, word(event.kind), time, gap, event.piece, event.start, event.end, event.raw, drawn]
-
-
-def _key(step: EventLine) -> str:
-    return step.lane if step.call is None else f"call {step.call}"
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
@@ -96,23 +93,17 @@ def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dic
     """
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")
-    texts = [_lane(kind, kind) for kind in kinds if kind in there]
-    calls = [_lane(f"call {call.number}", call.name or "no name", "call") for call in made.calls]
-    return [*texts, *calls, *(_lane(kind, kind) for kind in ("stream", "warning", "error"))]
-
-
-def _lane(key: str, label: str, kind: str | None = None) -> dict[str, str]:
-    return {"key": key, "kind": kind or key, "label": label}
+    texts = [(kind, kind, kind) for kind in kinds if kind in there]
+    calls = [(f"call {call.number}", "call", call.name or "no name") for call in made.calls]
+    rest = [(kind, kind, kind) for kind in ("stream", "warning", "error")]
+    return [{"key": key, "kind": kind, "label": label} for key, kind, label in (*texts, *calls, *rest)]
 
 
 def _outcome(made: Inspection) -> dict[str, Any]:
     if made.failed is None:
         reason = made.reply.finish_reason
-        return {
-            "how": "ok" if reason in ("stop", "tool_calls") else "cut",
-            "label": f"finished: {reason}",
-            "message": "",
-        }
+        how = "ok" if reason in ("stop", "tool_calls") else "cut"
+        return {"how": how, "label": f"finished: {reason}", "message": ""}
     retry = " The same request may succeed later." if made.failed.retryable else ""
     return {"how": "failed", "label": made.failed.error, "message": f"{made.failed.message}.{retry}"}
 

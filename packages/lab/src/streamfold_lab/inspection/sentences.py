@@ -123,13 +123,9 @@ def delta_words(delta: Delta) -> str:
         case ExtraPart(name, value):
             return f"{name}: {_cut(repr(value))}"
         case Sequence(number, event_id):
-            return (
-                f"event number {number}"
-                if number is not None
-                else f"event {event_id}"
-                if event_id
-                else "no event number"
-            )
+            if number is not None:
+                return f"event number {number}"
+            return f"event {event_id}" if event_id else "no event number"
         case Meta(response_id, model):
             return ", ".join(said for value in (response_id, model) if (said := str_or_none(value))) or "nothing new"
         case Warn(code, detail):

@@ -69,7 +69,9 @@ def steps(inspection: Inspection) -> list[tuple[EventLine, ...]]:
         lines = [*_lines(event, news), *(_warning(warning, inspection) for warning in warned.get(position, ()))]
         if event.error:
             lines.append(EventLine("error", event.error))
-        made.append(tuple(lines) or (EventLine("stream", _nothing(event)),))
+        if not lines:
+            lines.append(EventLine("stream", f"{event.name}: no content" if event.name else "no content"))
+        made.append(tuple(lines))
     return made
 
 
@@ -104,11 +106,11 @@ def _lines(event: Event, news: list[Delta]) -> Iterator[EventLine]:
 
 
 def _fragment(placement: FragmentPlacement) -> EventLine:
+    if placement.call is None:
+        return EventLine("stream", "an empty tool call entry", why="it has no content")
     parts = [f"name {placement.name!r}"] if placement.name else []
     parts += [f"id {placement.id!r}"] if placement.id else []
     parts += ["all arguments"] if placement.whole and placement.arguments else []
-    if placement.call is None:
-        return EventLine("stream", "an empty tool call entry", why="it has no content")
     return EventLine("call", ", ".join(parts), placement.arguments, placement.why, placement.call)
 
 
@@ -119,7 +121,3 @@ def _warning(warning: LocatedWarning, inspection: Inspection) -> EventLine:
         number = inspection.events[call.first].number
         about = f"about {called(call.number, call.name)}" + (f", opened by event {number}" if number else "")
     return EventLine("warning", f"{warning.code}: {warning.detail}", why=about)
-
-
-def _nothing(event: Event) -> str:
-    return f"{event.name}: no content" if event.name else "no content"

@@ -119,7 +119,9 @@ class _Trace:
             if closed:
                 self._add("unread", start, raw, [])
             else:
-                chunks = self._feed(raw)
+                chunks = []
+                for line in raw.splitlines(keepends=True):
+                    chunks += [] if decoder.done else decoder.feed(line)
                 cut_off = end == len(body) and not (is_stream and ended)
                 done = decoder.done
                 if done or cut_off:
@@ -135,13 +137,6 @@ class _Trace:
             if chunks or failed or self._notes.warned:
                 self._add("end", len(body), b"", chunks, failed)
         return failed
-
-    def _feed(self, raw: bytes) -> list[StreamChunk]:
-        chunks: list[StreamChunk] = []
-        for line in raw.splitlines(keepends=True):
-            if not self._decoder.done:
-                chunks += self._decoder.feed(line)
-        return chunks
 
     def _close(self, interrupted: str | None) -> tuple[list[StreamChunk], StreamError | None]:
         chunks: list[StreamChunk] = []
@@ -169,11 +164,13 @@ class _Trace:
             key = warning.code, warning.detail
             about = None if call is None else call.number
             self.warnings.setdefault(key, LocatedWarning(*key, len(self.events), about))
-        empty = (
-            []
-            if self._by_dialect
-            else [delta for delta in deltas if isinstance(delta, ToolCallDelta) and delta.is_empty]
-        )
+        placed = [*map(_placement, placements)]
+        if not self._by_dialect:
+            placed += [
+                FragmentPlacement(None, False, None, "an empty entry", delta.index)
+                for delta in deltas
+                if isinstance(delta, ToolCallDelta) and delta.is_empty
+            ]
         self.events.append(
             Event(
                 number=self._number if kind == "event" else None,
@@ -189,7 +186,7 @@ class _Trace:
                 deltas=deltas,
                 text=text,
                 reasoning=reasoning,
-                placements=(*map(_placement, placements), *map(_nowhere, empty)),
+                placements=tuple(placed),
                 notes=tuple(unshown_words(deltas, text, reasoning, by_dialect=self._by_dialect)),
                 finished=any(chunk.finished for chunk in chunks),
                 error=failed.message if failed else next((r.error for r in read if r.error), None),
@@ -198,15 +195,9 @@ class _Trace:
 
 
 def _placement(found: Found) -> FragmentPlacement:
-    part, call = found.part, found.call
-    why = placement_words(found)
-    return FragmentPlacement(
-        call.number, found.opened, found.rule, why, part.index, part.id, part.name, part.arguments, part.whole
-    )
-
-
-def _nowhere(part: ToolCallDelta) -> FragmentPlacement:
-    return FragmentPlacement(None, False, None, "an empty entry", part.index)
+    part, number, why = found.part, found.call.number, placement_words(found)
+    fragment = part.index, part.id, part.name, part.arguments, part.whole
+    return FragmentPlacement(number, found.opened, found.rule, why, *fragment)
 
 
 def _calls(opened: Iterable[IncomingCall], events: Sequence[Event]) -> Iterator[TracedCall]:

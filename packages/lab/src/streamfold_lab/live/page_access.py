@@ -72,16 +72,9 @@ class PageAccess:
             tokens = [_key(headers.get("authorization", "")), *(text.encode() for text in texts)]
             if not sum(compare_digest(token, self.token.encode()) for token in tokens):
                 raise HTTPException(403, "this page needs the token of its URL, which the gateway's log contains")
-        if scope["method"] not in ("GET", "HEAD"):
-            self._check_origin(headers)
-
-    @staticmethod
-    def _check_origin(headers: Headers) -> None:
-        """Raises an error unless a change comes from the page itself. A form on another site can't set the header that
-        this function requires.
-        """
-        site = headers.get("sec-fetch-site", "same-origin")
-        if "x-streamfold" not in headers or site != "same-origin":
+        # A change must come from the page itself: a form on another site can't set this header.
+        from_page = "x-streamfold" in headers and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        if scope["method"] not in ("GET", "HEAD") and not from_page:
             raise HTTPException(403, "only the page itself may send this request")
 
 

@@ -120,8 +120,10 @@ class RecentAnswers:
         if not found.dropped:
             found.pieces.append((monotonic(), data))
             self._free -= len(data)
+            while self._free < 0 and len(self._watched) > 1:
+                self._drop_oldest()
             if self._free < 0 or found.size > _LARGEST:
-                self._make_room(found)
+                found.dropped = True
 
     def _retry(self, info: RequestInfo, attempt: Attempt) -> None:
         found: WatchedAnswer = info.notes[_NOTE]
@@ -146,11 +148,6 @@ class RecentAnswers:
 
     def _changed(self, found: WatchedAnswer) -> None:
         self.clock = found.version = self.clock + 1
-
-    def _make_room(self, growing: WatchedAnswer) -> None:
-        while self._free < 0 and len(self._watched) > 1:
-            self._drop_oldest()
-        growing.dropped = growing.dropped or self._free < 0 or growing.size > _LARGEST
 
     def _drop_oldest(self) -> None:
         number, oldest = self._watched.popitem(last=False)

@@ -35,7 +35,8 @@ class AnswerSummary:
         watched, reply, error = self._watched, self._watched.reply, self._watched.error
         text = self._text()
         redact: Callable[[str], str] = watched.info.redactor.text
-        made = {
+        warned = reply.warnings if reply else error.warnings if error else ()
+        return {
             "number": watched.number,
             "provider": watched.info.provider,
             "adapter": watched.info.adapter,
@@ -47,16 +48,11 @@ class AnswerSummary:
             "text": redact(text[-_WINDOW:])[-_SHOWN:],
             "calls": [call.name for call in reply.tool_calls] if reply else [],
             "finish": reply.finish_reason if reply else None,
-            "warnings": [],
-            "error": None,
+            "warnings": list(dict.fromkeys(warning.code for warning in warned)),
+            "error": error and {"kind": type(error).__name__, "message": error.message},
             "retries": len(watched.failed),
             "tokens": [reply.usage.input_tokens, reply.usage.output_tokens] if reply and reply.usage else None,
         }
-        warned = reply.warnings if reply else error.warnings if error else ()
-        made["warnings"] = list(dict.fromkeys(warning.code for warning in warned))
-        if error is not None:
-            made["error"] = {"kind": type(error).__name__, "message": error.message}
-        return made
 
     def _text(self) -> str:
         """The last characters of the text so far. While there is no text, the last characters of the reasoning."""
