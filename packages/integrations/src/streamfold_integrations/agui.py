@@ -16,12 +16,12 @@ message or tool call that it belongs to. Clients send `encryptedValue` back: htt
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
 from pydantic_core import from_json
 
-from streamfold import ChatStream, ConfigError, GeneratedFile, Message, Reply, Tool, ToolCall, ToolResult, ToolRun
+from streamfold import ChatStream, ConfigError, Message, Reply, Tool, ToolCall, ToolResult, ToolRun
 from streamfold.config import allowed_values_hint
 from streamfold.serving import SSE_HEADERS, ObjectReader, json_text, parse_object, to_base64, tool_result_content
 from streamfold.tools import PendingCall
@@ -182,11 +182,10 @@ def _message(role: Any, message: Mapping[str, Any], reasoning: str | None, where
             prefix = prefix if isinstance(prefix, str) else None
             yield Message("assistant", text or None, calls, reasoning=reasoning, extras=known, prefix=prefix)
     elif role == "tool":
-        error = ObjectReader(message, where).text("error") or ""
-        content = _content(message.get("content"), where)
-        yield Message(
-            "tool", content or error, tool_call_id=ObjectReader(message, where).string("toolCallId"), error=bool(error)
-        )
+        fields = ObjectReader(message, where)
+        error = fields.text("error") or ""
+        content = _content(message.get("content"), where) or error
+        yield Message("tool", content, tool_call_id=fields.string("toolCallId"), error=bool(error))
     else:
         yield Message(role, _content(message.get("content"), where))
 
@@ -435,7 +434,9 @@ class AGUIWriter(UIWriter):
             cited = [_given(asdict(citation)) for citation in reply.citations]
             yield self._activity("citations", "citations", {"citations": cited})
         if reply.files:
-            yield self._activity("files", "files", {"files": [*map(_serialize_file, reply.files)]})
+            datas = [None if file.data is None else to_base64(file.data) for file in reply.files]
+            files = [_given(asdict(file) | {"data": data}) for file, data in zip(reply.files, datas, strict=True)]
+            yield self._activity("files", "files", {"files": files})
         if reply.extras and (reply.text or reply.tool_calls):
             prefix = {"prefix": reply.prefix} if reply.prefix else {}
             yield from _encrypted("message", self._message, {"extras": dict(reply.extras), **prefix})
@@ -443,23 +444,27 @@ class AGUIWriter(UIWriter):
 
     def result(self, result: ToolResult) -> Iterator[UIEvent]:
         self._results += 1
+        content: Any = tool_result_content(result.message)
+        if isinstance(content, tuple):
+            content = [*map(_serialize_part, content)]
         yield {
             "type": "TOOL_CALL_RESULT",
             "messageId": f"{self._run['runId']}-result-{self._results}",
             "toolCallId": self.client_call_id(result.call.id),
-            "content": _result_content(result.message),
+            "content": "" if content is None else content,
             "role": "tool",
         }
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
         """Returns the last events of the run. If a user must approve a tool call, they contain an interrupt."""
         outcome: dict[str, Any] = {"type": "success"}
-        if approvals := [waiting for waiting in pending if waiting.waits_for == "approval"]:
-            asked = [
-                _interrupt(one, self.client_call_id(one.call.id), (signatures or {}).get(one.call.id))
-                for one in approvals
-            ]
-            outcome = {"type": "interrupt", "interrupts": asked}
+        interrupts = [
+            _interrupt(waiting, self.client_call_id(waiting.call.id), (signatures or {}).get(waiting.call.id))
+            for waiting in pending
+            if waiting.waits_for == "approval"
+        ]
+        if interrupts:
+            outcome = {"type": "interrupt", "interrupts": interrupts}
         elif pending:
             outcome["pendingToolCallIds"] = [self.client_call_id(waiting.call.id) for waiting in pending]
         yield {"type": "RUN_FINISHED", **self._run, "outcome": outcome, **self._spent()}
@@ -537,11 +542,6 @@ def _given(members: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-def _serialize_file(file: GeneratedFile) -> dict[str, Any]:
-    data = None if file.data is None else to_base64(file.data)
-    return _given({**asdict(replace(file, data=None)), "data": data})
-
-
 def _usage(reply: Reply) -> list[dict[str, Any]]:
     if reply.usage is None:
         return []
@@ -556,13 +556,6 @@ def _usage(reply: Reply) -> list[dict[str, Any]]:
         "cacheWriteInputTokens": reply.usage.cache_write_tokens,
     }
     return [_given(counts)]
-
-
-def _result_content(message: Message) -> str | list[dict[str, Any]]:
-    content = tool_result_content(message)
-    if content is None or isinstance(content, str):
-        return content or ""
-    return [_serialize_part(part) for part in content]
 
 
 def _serialize_part(part: Any) -> dict[str, Any]:

@@ -101,17 +101,13 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
     turns = _MessageReader(given)
+    signatures = None if secret is None else Signatures(secret, owner, chat)
     last = given[-1] if given else None
     continued = last.get("id") if isinstance(last, Mapping) and last.get("role") == "assistant" else None
     return ChatRequest(
         id=chat,
         messages=tuple(turns.messages),
-        decisions=checked_decisions(
-            turns.decisions,
-            last_calls(turns.messages),
-            None if secret is None else Signatures(secret, owner, chat),
-            "messages",
-        ),
+        decisions=checked_decisions(turns.decisions, last_calls(turns.messages), signatures, "messages"),
         results=tuple(turns.results),
         body=body,
         owner=owner,
@@ -147,9 +143,8 @@ class _MessageReader:
         if role == "assistant":
             yield from self._steps(parts, where)
         elif role == "system":
-            yield Message(
-                "system", "".join(text.text for text in _contents(parts, where) if isinstance(text, TextPart))
-            )
+            texts = [text.text for text in _contents(parts, where) if isinstance(text, TextPart)]
+            yield Message("system", "".join(texts))
         else:
             contents = list(_contents(parts, where))
             single = contents[0] if len(contents) == 1 else None
@@ -199,7 +194,11 @@ class _StepReader:
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
         """Adds a part of the step. Ignores sources, files and the application's own data."""
         if kind == "text":
-            self._say(ObjectReader(part, where).string("text"), _kept(part, "providerMetadata"))
+            text = ObjectReader(part, where).string("text")
+            if _kept(part, "providerMetadata").get("refusal"):
+                self.refusal = (self.refusal or "") + text
+            else:
+                self.text += text
         elif kind == "reasoning":
             self.reasoning = (self.reasoning or "") + ObjectReader(part, where).string("text")
         elif kind == "data-streamfold":
@@ -210,12 +209,6 @@ class _StepReader:
             self._call(ObjectReader(part, where).string("toolName"), part, where)
         elif kind.startswith("tool-"):
             self._call(kind.removeprefix("tool-"), part, where)
-
-    def _say(self, text: str, kept: Mapping[str, Any]) -> None:
-        if kept.get("refusal"):
-            self.refusal = (self.refusal or "") + text
-        else:
-            self.text += text
 
     def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
         state = part.get("state")
@@ -229,23 +222,21 @@ class _StepReader:
         self.calls.append(call)
         approval = ObjectReader(part, where).object("approval") or ObjectReader({}, f"{where}.approval")
         if state == "approval-responded":
-            reason = approval.any("reason")
-            self.decisions.append(
-                Decision(
-                    call.id,
-                    approval.must("approved", bool),
-                    reason if isinstance(reason, str) else None,
-                    approval.text("signature"),
-                    approval.text("id"),
-                )
-            )
+            approved, given = approval.must("approved", bool), approval.any("reason")
+            reason = given if isinstance(given, str) else None
+            signature, approval_id = approval.text("signature"), approval.text("id")
+            self.decisions.append(Decision(call.id, approved, reason, signature, approval_id))
         elif state == "output-available":
-            self._answer(call, _result(part.get("output"), where), error=False)
+            output = part.get("output")
+            match output:
+                case {"type": "content", "value": list(items)}:
+                    output = [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
+            self._answer(call, output, error=False)
         elif state == "output-error":
             self._answer(call, ObjectReader(part, where).string("errorText"), error=True)
         elif state == "output-denied":
-            reason = approval.any("reason")
-            self.answers.append(tool_result(call, f"{_DENIED}: {reason}" if reason else _DENIED, error=True))
+            given = approval.any("reason")
+            self.answers.append(tool_result(call, f"{_DENIED}: {given}" if given else _DENIED, error=True))
 
     def _answer(self, call: ToolCall, content: Any, *, error: bool) -> None:
         self.answers.append(tool_result(call, content, error=error))
@@ -269,14 +260,6 @@ def _contents(parts: list[Any], where: str) -> Iterator[ContentPart]:
         elif kind == "file":
             media_type, name = fields.string("mediaType"), fields.text("filename")
             yield media_part(place, _kind(media_type), media_type, url=fields.string("url"), name=name)
-
-
-def _result(output: Any, where: str) -> Any:
-    """Returns the content of a tool result: text, JSON data, or content parts."""
-    match output:
-        case {"type": "content", "value": list(items)}:
-            return [_result_part(item, f"{where}.output.value[{at}]") for at, item in enumerate(items)]
-    return output
 
 
 def _result_part(item: Any, where: str) -> ContentPart:
@@ -330,11 +313,7 @@ def stream(
             exceptions are logged.
         on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
     """
-    writer = UIMessageWriter(
-        message_id,
-        reasoning=reasoning,
-        metadata=metadata and (lambda: metadata(source)),
-    )
+    writer = UIMessageWriter(message_id, reasoning=reasoning, metadata=metadata and (lambda: metadata(source)))
     signatures = None
     if secret is not None and isinstance(source, ToolRun):
         signatures = Signatures(secret, source.owner, source.chat_id)
@@ -423,8 +402,9 @@ class UIMessageWriter(UIWriter):
         self._turns += 1
         self._begun = set()
         self._reason = _REASONS.get(reply.finish_reason, reply.finish_reason)
-        if kept := _provider_extras(reply):
-            yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": kept}
+        if reply.extras:  # the provider needs them in the next request; the browser must not get the provider's URL
+            data = {"extras": dict(reply.extras)} | ({"prefix": reply.prefix} if reply.prefix else {})
+            yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": data}
 
     def result(self, result: ToolResult) -> Iterator[UIEvent]:
         call: UIEvent = {"toolCallId": result.call.id}
@@ -496,14 +476,6 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
             yield {"type": "file", "mediaType": media_type, "url": f"data:{media_type};base64,{to_base64(file.data)}"}
         elif file.url:
             yield {"type": "file", "mediaType": media_type, "url": file.url}
-
-
-def _provider_extras(reply: Reply) -> dict[str, Any]:
-    """Returns the data of a response that the provider needs in the next request. Leaves out the provider's URL, which
-    the browser must not get.
-    """
-    prefix = {"prefix": reply.prefix} if reply.prefix else {}
-    return {"extras": dict(reply.extras), **prefix} if reply.extras else {}
 
 
 def _serialize_output(value: Any) -> Any:

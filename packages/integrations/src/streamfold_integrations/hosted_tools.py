@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 from streamfold import HostedPart
 
 # Members of items of the Responses API that belong to the call, not to its result. Images are files of the reply.
+_UNDER_WAY = ("in_progress", "searching", "interpreting", "generating", "calling", "queued")
+_INPUTS = {"code_execution": "code", "file_search": "queries"}  # the name of arguments that are a text or a list
 _OF_THE_CALL = ("id", "type", "call_id", "name", "server_label", "arguments", "action", "code", "queries", "operation")
 
 
@@ -72,7 +74,9 @@ class HostedSteps:
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
                 continue
-            if part.part != "result" and not (last or _is_whole(part)):
+            # Providers report the start of a call before its arguments.
+            has_input = part.part == "both" or part.input not in (None, {}, "")
+            if part.part != "result" and not last and (part.status in _UNDER_WAY or not has_input):
                 self._begun[part.id or part.call_id or ""] = part
                 continue
             self._seen.append(part.raw)
@@ -85,7 +89,10 @@ class HostedSteps:
 
     def _called(self, part: HostedPart) -> HostedCall:
         key = part.id or part.call_id or f"{part.kind}_{len(self._calls) + 1}"
-        call = self._calls[key] = HostedCall(part, key, _object(part))
+        given = part.input
+        if not isinstance(given, Mapping):
+            given = {} if given is None else {_INPUTS.get(part.kind, "input"): given}
+        call = self._calls[key] = HostedCall(part, key, dict(given))
         self._open.append(call)
         return call
 
@@ -107,23 +114,6 @@ class HostedSteps:
     def _ended(self, call: HostedCall, part: HostedPart) -> HostedResult:
         self._open = [one for one in self._open if one is not call]
         return HostedResult(call, _output(part), part.error)
-
-
-_UNDER_WAY = ("in_progress", "searching", "interpreting", "generating", "calling", "queued")
-
-
-def _is_whole(part: HostedPart) -> bool:
-    """Returns whether a tool call is complete. Providers report the start of a call before its arguments."""
-    return part.status not in _UNDER_WAY and (part.part == "both" or part.input not in (None, {}, ""))
-
-
-def _object(part: HostedPart) -> dict[str, Any]:
-    if isinstance(part.input, Mapping):
-        return dict(part.input)
-    return {} if part.input is None else {_INPUTS.get(part.kind, "input"): part.input}
-
-
-_INPUTS = {"code_execution": "code", "file_search": "queries"}  # the name of arguments that are a text or a list
 
 
 def _output(part: HostedPart) -> Any:

@@ -296,20 +296,17 @@ class ChatStreamfold(BaseChatModel):
             if is_model:
                 return model, parsers.PydanticToolsParser(tools=[schema], first_tool_only=True)
             return model, parsers.JsonOutputKeyToolsParser(key_name=name, first_tool_only=True)
-        form: Any = "json" if method == "json_mode" else _form(schema, strict)
+        form: Any = "json"
+        if method != "json_mode":
+            about = traced["schema"]["function"]
+            name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
+            described = about.get("description") or None
+            form = ResponseFormat(convert_to_json_schema(schema), name, strict, is_model, described)
         parser: Any = parsers.PydanticOutputParser(pydantic_object=schema) if is_model else parsers.JsonOutputParser()
         return self.bind(response_format=form, **bound), parser
 
 
 # --- tools and forms of answers ---------------------------------------------------------------------------------------
-
-
-def _form(schema: Any, strict: bool | None) -> ResponseFormat:
-    """Returns streamfold's response format for a schema, with the schema's name and description."""
-    made = convert_to_json_schema(schema)
-    about = convert_to_openai_tool(schema)["function"]
-    name = re.sub(r"[^A-Za-z0-9_-]+", "_", about["name"])[:64]
-    return ResponseFormat(made, name, strict, is_basemodel_subclass(schema), about.get("description") or None)
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
@@ -388,13 +385,11 @@ def _answer(message: AIMessage) -> Message:
     warn_left_out(lost, "blocks", maker=None, changed=kept is not None)
     texts = [block["text"] for block in blocks if block.get("type") == "text" and block.get("text")]
     said = tuple(map(TextPart, texts)) if len(texts) > 1 else text or None
-    turn_calls = tuple((kept and kept.call(*call)) or _call_of(*call) for call in calls)
+    turn_calls = [
+        (kept and kept.call(*call)) or ToolCall(*call, json.dumps(call[2], ensure_ascii=False)) for call in calls
+    ]
     origin = kept.message.origin if kept else None
-    return Message("assistant", said, turn_calls, reasoning=reasoning, origin=origin)
-
-
-def _call_of(call_id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
-    return ToolCall(call_id, name, arguments, json.dumps(arguments, ensure_ascii=False))
+    return Message("assistant", said, tuple(turn_calls), reasoning=reasoning, origin=origin)
 
 
 def _blocks(message: BaseMessage) -> list[dict[str, Any]]:
@@ -438,10 +433,7 @@ def _result(reply: Reply) -> ChatResult:
         content=_content(reply),
         tool_calls=[_call(call) for call in reply.tool_calls if call.error is None],
         invalid_tool_calls=[_invalid(call) for call in reply.tool_calls if call.error is not None],
-        additional_kwargs={
-            **_additional_kwargs(reply),
-            **({"reasoning_content": reply.reasoning} if reply.reasoning else {}),
-        },
+        additional_kwargs=_additional_kwargs(reply) | _given(reasoning_content=reply.reasoning or None),
         response_metadata=_metadata(reply),
         usage_metadata=_usage(reply.usage),
         id=reply.id,
@@ -547,11 +539,8 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 def _citations(reply: Reply) -> list[dict[str, Any]]:
     """Returns the citations of a reply for LangChain. Their positions refer to the complete text."""
     return [
-        {
-            "type": "citation",
-            **_given(url=cited.url, title=cited.title, cited_text=cited.cited_text),
-            **_given(start_index=cited.start, end_index=cited.end),
-        }
+        _given(type="citation", url=cited.url, title=cited.title, cited_text=cited.cited_text)
+        | _given(start_index=cited.start, end_index=cited.end)
         for cited in reply.citations
     ]
 

@@ -25,8 +25,8 @@ from streamfold.tools import RunHooks
 from streamfold.types import RequestInfo
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import Span, TracerProvider
+    from opentelemetry.metrics import Histogram, Meter, MeterProvider
+    from opentelemetry.trace import Span, Tracer, TracerProvider
 
     from streamfold import APIError, Reply
     from streamfold.types import Attempt
@@ -85,36 +85,8 @@ def otel_hooks(
     except ImportError as exc:
         raise ConfigError("otel_hooks() needs the extra: pip install 'streamfold-integrations[otel]'") from exc
 
-    meter = metrics.get_meter("streamfold", meter_provider=meter_provider)
-    watcher = _Watcher(
-        tracer=trace.get_tracer("streamfold", tracer_provider=tracer_provider),
-        duration=meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            description="Duration of a response, with all its attempts.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        ),
-        first_chunk=meter.create_histogram(
-            "gen_ai.client.operation.time_to_first_chunk",
-            unit="s",
-            description="Time from the request to the first chunk of its response.",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        ),
-        tokens=meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            description="Input and output tokens.",
-            explicit_bucket_boundaries_advisory=_TOKENS,
-        ),
-        # The conventions have the time per output chunk; chunks are pieces of any size.
-        rate=meter.create_histogram(
-            "streamfold.client.output_tokens_per_second",
-            unit="{token}/s",
-            description="Output tokens per second after the first chunk of a response.",
-            explicit_bucket_boundaries_advisory=_RATES,
-        ),
-        content=content,
-    )
+    tracer = trace.get_tracer("streamfold", tracer_provider=tracer_provider)
+    watcher = _Watcher(tracer, metrics.get_meter("streamfold", meter_provider=meter_provider), content=content)
     return Hooks(
         watcher.request,
         watcher.first_chunk_came,
@@ -127,10 +99,28 @@ def otel_hooks(
 
 
 class _Watcher:
-    def __init__(self, *, tracer: Any, duration: Any, first_chunk: Any, tokens: Any, rate: Any, content: bool) -> None:
-        self._tracer, self._duration, self._first_chunk, self._tokens = tracer, duration, first_chunk, tokens
-        self._rate = rate
-        self._content = content
+    def __init__(self, tracer: Tracer, meter: Meter, *, content: bool) -> None:
+        def histogram(name: str, unit: str, description: str, bounds: list[float]) -> Histogram:
+            return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds)
+
+        self._duration = histogram(
+            "gen_ai.client.operation.duration", "s", "Duration of a response, with all its attempts.", _SECONDS
+        )
+        self._first_chunk = histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            "s",
+            "Time from the request to the first chunk of its response.",
+            _SECONDS,
+        )
+        self._tokens = histogram("gen_ai.client.token.usage", "{token}", "Input and output tokens.", _TOKENS)
+        # The conventions have the time per output chunk; chunks are pieces of any size.
+        self._rate = histogram(
+            "streamfold.client.output_tokens_per_second",
+            "{token}/s",
+            "Output tokens per second after the first chunk of a response.",
+            _RATES,
+        )
+        self._tracer, self._content = tracer, content
         self._key = f"otel {id(self)}"  # an answer may have several watchers
 
     def request(self, info: RequestInfo) -> None:
@@ -160,9 +150,13 @@ class _Watcher:
 
     def finished(self, info: RequestInfo, reply: Reply) -> None:
         span = self._span(info)
-        span.set_attributes(_option_attributes(info) | _reply_attributes(reply))
+        about_reply = {"gen_ai.response.id": reply.id, "gen_ai.response.model": reply.model}
+        span.set_attributes(_option_attributes(info) | _usage_attributes(reply.usage))
+        span.set_attributes({name: value for name, value in about_reply.items() if value is not None})
+        span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
         if self._content:
-            span.set_attribute("gen_ai.output.messages", json.dumps([_answer(reply)], ensure_ascii=False))
+            answer = {**_message(reply.message), "finish_reason": reply.finish_reason}
+            span.set_attribute("gen_ai.output.messages", json.dumps([answer], ensure_ascii=False))
         about = _dimensions(info) | ({"gen_ai.response.model": reply.model} if reply.model else {})
         if (usage := reply.usage) is not None:
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
@@ -196,13 +190,11 @@ class _Watcher:
 def _dimensions(info: RequestInfo) -> dict[str, Any]:
     url = urlsplit(info.url)
     host = url.hostname or ""
-    name = next(
-        (name for known, name in _WELL_KNOWN.items() if host == known or host.endswith((f".{known}", f"-{known}"))),
-        None,
-    )
+    endings = {known: (f".{known}", f"-{known}") for known in _WELL_KNOWN}
+    fit = [name for known, name in _WELL_KNOWN.items() if host == known or host.endswith(endings[known])]
     about: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": name or info.provider,
+        "gen_ai.provider.name": fit[0] if fit else info.provider,
         "gen_ai.request.model": info.model,
     }
     if host and "$" not in host:
@@ -224,15 +216,6 @@ def _option_attributes(info: RequestInfo) -> dict[str, Any]:
         "gen_ai.output.type": None if options.response_format is None else "json",
     }
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _reply_attributes(reply: Reply) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "gen_ai.response.id": reply.id,
-        "gen_ai.response.model": reply.model,
-        "gen_ai.response.finish_reasons": [reply.finish_reason],
-    }
-    return {name: value for name, value in values.items() if value is not None} | _usage_attributes(reply.usage)
 
 
 def _usage_attributes(usage: Usage | None) -> dict[str, int]:
@@ -347,15 +330,11 @@ def _message(message: Message) -> dict[str, Any]:
         parts.append({"type": "reasoning", "content": message.reasoning})
     if message.content is not None:
         parts.append({"type": "text", "content": _plain(message.content)})
-    return {"role": message.role, "parts": parts + [_call(call) for call in message.tool_calls]}
-
-
-def _answer(reply: Reply) -> dict[str, Any]:
-    return {**_message(reply.message), "finish_reason": reply.finish_reason}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+    parts += [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
+    return {"role": message.role, "parts": parts}
 
 
 def _plain(content: Any) -> str:

@@ -21,8 +21,6 @@ from streamfold.serving import canonical_json, parse_object
 from streamfold.types import CallKind
 
 _OTHERS: dict[str, CallKind] = {kind: kind for kind in get_args(CallKind) if kind != "function"}
-
-
 _KEY = "streamfold"  # the member of a framework's message with our data
 
 
@@ -65,12 +63,10 @@ def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
 
 
 def _digest(shown: object) -> str:
-    text = json.dumps(shown, sort_keys=True, default=_as_json)
-    return sha256(text.encode()).hexdigest()
+    def as_json(value: object) -> Any:
+        return json.loads(to_json(value, bytes_mode="base64", fallback=repr))
 
-
-def _as_json(value: object) -> Any:
-    return json.loads(to_json(value, bytes_mode="base64", fallback=repr))
+    return sha256(json.dumps(shown, sort_keys=True, default=as_json).encode()).hexdigest()
 
 
 def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:

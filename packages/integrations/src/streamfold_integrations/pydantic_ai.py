@@ -8,7 +8,7 @@ Needs the extra `pydantic-ai`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -111,7 +111,6 @@ _EXAMPLES: dict[type[AbstractNativeTool], Any] = {
     FileSearchTool: FileSearch(["store"]),
     MCPServerTool: HostedMcpServer("server", "https://example.com/mcp"),
 }
-_NATIVE_TOOLS = frozenset(_EXAMPLES)
 
 
 class StreamfoldModel(Model[Any]):
@@ -159,8 +158,8 @@ class StreamfoldModel(Model[Any]):
         }
         if wrong := sorted({*(settings or {})} - _SETTINGS | {*(settings or {})} & unsupported_settings(self.client)):
             raise UserError(f"streamfold can't send these settings to {self.system}: {', '.join(wrong)}")
-        if (runs := _supported_native_tools(self.client)) is not None:
-            can["supported_native_tools"] = runs
+        if isinstance(self.client, Provider):  # an agent can replace the tools that the provider doesn't support
+            can["supported_native_tools"] = _supported_native_tools(self.client)
         super().__init__(settings=settings, profile={**can, **(profile or {})})
 
     @property
@@ -178,7 +177,7 @@ class StreamfoldModel(Model[Any]):
         """The hosted tools that streamfold supports for at least one provider. The profile of a model lists the hosted
         tools that the model's provider supports.
         """
-        return _NATIVE_TOOLS
+        return frozenset(_EXAMPLES)
 
     @property
     def provider(self) -> None:
@@ -241,7 +240,7 @@ class StreamfoldModel(Model[Any]):
                 form.json_schema, form.name or "answer", form.strict, description=form.description
             )
         tools, request["tool_choice"] = _select_tools(given.get("tool_choice"), parameters)
-        request["tools"] = [*map(_function, tools), *hosted_tools(parameters.native_tools)]
+        request["tools"] = [*map(_function, tools), *map(_hosted_tool, parameters.native_tools)]
         instructions = self._get_instruction_parts(messages, parameters) or ()
         history = [turn for message in messages for turn in _to_messages(message)]
         at = next((at for at, turn in enumerate(history) if turn.role != "system"), len(history))
@@ -252,16 +251,10 @@ class StreamfoldModel(Model[Any]):
 # --- tools: https://ai.pydantic.dev/builtin-tools/ --------------------------------------------------------------------
 
 
-def hosted_tools(tools: Sequence[AbstractNativeTool]) -> list[Any]:
-    """Converts an agent's native tools to streamfold's hosted tools.
-
-    Raises:
-        UserError: streamfold doesn't support one of the tools.
+def _hosted_tool(tool: AbstractNativeTool) -> Any:
+    """Converts an agent's native tool to streamfold's hosted tool. Raises UserError if streamfold doesn't support
+    it.
     """
-    return [_hosted(tool) for tool in tools]
-
-
-def _hosted(tool: AbstractNativeTool) -> Any:
     match tool:
         case WebSearchTool():
             size = None if tool.search_context_size == "medium" else tool.search_context_size  # their default
@@ -272,8 +265,7 @@ def _hosted(tool: AbstractNativeTool) -> Any:
             limit, citations = said.get("max_content_tokens"), said.get("enable_citations")
             return UrlContext(tool.max_uses, tool.allowed_domains, tool.blocked_domains, citations, limit)
         case CodeExecutionTool():
-            files = [file.file_id for file in tool.files or ()]
-            return CodeExecution(files or None)
+            return CodeExecution([file.file_id for file in tool.files or ()] or None)
         case FileSearchTool():
             return FileSearch(list(tool.file_store_ids), tool.max_num_results)
         case MCPServerTool():
@@ -283,21 +275,14 @@ def _hosted(tool: AbstractNativeTool) -> Any:
     raise UserError(f"streamfold doesn't support {type(tool).__name__}: pass the provider's own tool as HostedTool")
 
 
-def _supported_native_tools(model: ChatModel) -> frozenset[type[AbstractNativeTool]] | None:
-    """Returns the hosted tools that a provider supports; None if they are unknown. An agent can replace the tools that
-    the provider doesn't support.
-    """
-    if not isinstance(model, Provider):
-        return None
-    return frozenset(kind for kind, tool in _EXAMPLES.items() if _is_run(model, tool))
-
-
-def _is_run(model: Provider, tool: Any) -> bool:
-    try:
-        model.preview([user("?")], tools=[tool])
-    except ConfigError:
-        return False
-    return True
+def _supported_native_tools(model: Provider) -> frozenset[type[AbstractNativeTool]]:
+    """Returns the hosted tools that a provider supports."""
+    supported = set()
+    for kind, tool in _EXAMPLES.items():
+        with suppress(ConfigError):
+            model.preview([user("?")], tools=[tool])
+            supported.add(kind)
+    return frozenset(supported)
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
