@@ -8,7 +8,6 @@ supports both versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +67,6 @@ STATUSES: dict[str, FinishReason] = {
     "cancelled": "unknown",
 }
 UNFINISHED = ("in_progress", "queued", "idle")
-_OUTPUT = {"type": "model_output"}
-_THOUGHT = {"type": "thought"}
 
 
 class InteractionsEventReader:
@@ -79,20 +76,40 @@ class InteractionsEventReader:
         payload, failed = parse_or_text(event.data), event.event == "error"
         if not isinstance(payload, dict):
             return decode_odd_payload(payload, failed=failed, needs_finish=True, read_error=read_interactions_error)
-        kind = payload.get("event_type")
+        kind, index = payload.get("event_type"), int_or_none(payload.get("index"))
         if type(kind) is not str:
             kind = event.event
         out: list[Delta] = []
-        if kind == "step.delta":  # as nearly every event
-            _step_delta(payload, out)
-        elif kind == "error" or payload.get("error"):
-            out.append(Failure(read_interactions_error(payload), payload))
-        elif (read := _EVENTS.get(kind)) is not None:
-            read(payload, out)
-        elif _is_interaction(payload):
-            _whole(payload, out)
-        elif kind == "message" and payload:  # what an event is called that has no name
-            raise ValueError("the event has no event_type")
+        match kind:
+            case "step.delta":  # as nearly every event
+                _step_delta(index, payload.get("delta"), out)
+            case _ if kind == "error" or payload.get("error"):
+                out.append(Failure(read_interactions_error(payload), payload))
+            case "step.start":
+                _begin(index, _object(payload, "step"), out)
+            case "step.stop" | "content.stop":  # the events `content.` are those of the older version
+                out.append(BlockEnd(index))
+            case "content.start":
+                _content_start(index, _object(payload, "content"), out)
+            case "content.delta":
+                _step_delta(index, payload.get("delta"), out)
+            case "interaction.created" | "interaction.start":
+                out.append(Sequence(None, ""))  # an answer without ids of events can be read again from its start
+                out.append(_meta(_object(payload, "interaction")))
+            case "interaction.status_update":
+                out.append(Meta(str_or_none(payload.get("interaction_id"))))
+                if isinstance(usage := payload.get("usage"), dict):
+                    out.append(UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
+            case "interaction.completed" | "interaction.complete":
+                interaction = _object(payload, "interaction")
+                out.append(_meta(interaction))
+                if steps := _steps(interaction.get("steps")):
+                    out.append(BlockSummary(steps))
+                _end(interaction, out)
+            case _ if _is_interaction(payload):
+                _whole(payload, out)
+            case "message" if payload:  # what an event is called that has no name
+                raise ValueError("the event has no event_type")
         if "metadata" in payload:
             _running_usage(payload, out)
         if event_id := str_or_none(payload.get("event_id")):
@@ -112,7 +129,7 @@ class InteractionsEventReader:
         elif isinstance(delta.get("content"), dict) and "thought_summary".startswith(begun):
             kind = "thought_summary"
         out: list[Delta] = []
-        _step_delta({**payload, "delta": {**delta, "type": kind}}, out)
+        _step_delta(int_or_none(payload.get("index")), {**delta, "type": kind}, out)
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
@@ -163,28 +180,6 @@ def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _created(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(Sequence(None, ""))  # an answer without ids of events can be read again from its start
-    out.append(_meta(_object(payload, "interaction")))
-
-
-def _status(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(Meta(str_or_none(payload.get("interaction_id"))))
-    if isinstance(usage := payload.get("usage"), dict):
-        out.append(UsageUpdate(usage, INTERACTIONS_USAGE.read, whole=True))
-
-
-def _completed(payload: dict[str, Any], out: list[Delta]) -> None:
-    interaction = _object(payload, "interaction")
-    if "metadata" in payload:  # what the interaction itself says counts
-        _running_usage(payload, out)
-        del payload["metadata"]
-    out.append(_meta(interaction))
-    if steps := _steps(interaction.get("steps")):
-        out.append(BlockSummary(steps))
-    _end(interaction, out)
-
-
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
     """Decodes token counts. They must precede the finish reason, which the same event may contain."""
     metadata = _object(payload, "metadata")
@@ -225,20 +220,11 @@ def _tool_requests(counts: Any, out: list[Delta]) -> None:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _step_start(payload: dict[str, Any], out: list[Delta]) -> None:
-    _begin(int_or_none(payload.get("index")), _object(payload, "step"), out)
-
-
-def _content_start(payload: dict[str, Any], out: list[Delta]) -> None:
+def _content_start(index: int | None, content: dict[str, Any], out: list[Delta]) -> None:
     """Decodes a content of the older API version. Its texts and media become a `model_output` step."""
-    content, index = _object(payload, "content"), int_or_none(payload.get("index"))
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
     _begin(index, content, out)
-
-
-def _step_stop(payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(BlockEnd(int_or_none(payload.get("index"))))
 
 
 def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
@@ -302,38 +288,46 @@ def _write_call(step: dict[str, Any], call: ToolCall) -> dict[str, Any]:
 
 @lru_cache(64)
 def _output(index: int | None) -> Block:
-    return Block(index, "text", _OUTPUT, "content", join=_join_output)
+    return Block(index, "text", {"type": "model_output"}, "content", join=_join_output)
 
 
 @lru_cache(64)
 def _thought(index: int | None) -> Block:
-    return Block(index, "reasoning", _THOUGHT, "summary", join=_join_thought)
+    return Block(index, "reasoning", {"type": "thought"}, "summary", join=_join_thought)
 
 
-def _step_delta(payload: dict[str, Any], out: list[Delta]) -> None:
-    index, delta = int_or_none(payload.get("index")), payload.get("delta")
+def _step_delta(index: int | None, delta: Any, out: list[Delta]) -> None:
     if not isinstance(delta, dict):
         raise ValueError(f"a delta must be an object, not {type(delta).__name__}")
-    kind = delta.get("type")
-    if kind == "text":
-        if isinstance(text := delta.get("text"), str) and text:
-            out.append(BlockPiece(index, "text", "content", text, "add", _output(index)))
-    elif isinstance(kind, str) and (read := _DELTAS.get(kind)) is not None:
-        read(index, delta, out)
-    elif kind in STEP_MEDIA:
-        out.append(BlockPiece(index, "text", "content", non_empty(delta), "add", _output(index)))
-    elif isinstance(kind, str):
-        _members(index, kind, delta, out)
-
-
-def _annotations(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    if isinstance(found := delta.get("annotations"), list) and found:
-        value = {"annotations": non_empty(found)}
-        out.append(BlockPiece(index, "text", "content", value, "add", _output(index)))
-
-
-def _summary_delta(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    _summary(index, delta.get("content"), out)
+    match delta.get("type"):
+        case "text":
+            if isinstance(text := delta.get("text"), str) and text:
+                out.append(BlockPiece(index, "text", "content", text, "add", _output(index)))
+        case "text_annotation_delta":
+            if isinstance(found := delta.get("annotations"), list) and found:
+                value = {"annotations": non_empty(found)}
+                out.append(BlockPiece(index, "text", "content", value, "add", _output(index)))
+        case "thought_summary":
+            _summary(index, delta.get("content"), out)
+        case "thought_signature":  # the API sends an empty signature after each summary
+            if isinstance(signature := delta.get("signature"), str) and signature:
+                out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
+        case "arguments_delta":
+            piece = delta.get("arguments")
+            if isinstance(piece, dict) and piece:
+                out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
+                piece = dump_compact(piece)
+            if isinstance(piece, str) and piece:
+                out.append(BlockPiece(index, "call", "arguments", piece, "json"))
+        case "function_call":  # only the older version sends complete tool calls in a delta
+            begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
+            out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
+        case str(kind) if kind in STEP_MEDIA:
+            out.append(BlockPiece(index, "text", "content", non_empty(delta), "add", _output(index)))
+        case str(kind):
+            _members(index, kind, delta, out)
+            if kind == "function_result" and (call_id := str_or_none(delta.get("call_id"))):
+                out.append(RanOnServer(call_id, str_or_none(delta.get("name"))))
 
 
 def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
@@ -350,62 +344,12 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
             out.append(BlockPiece(index, "reasoning", "summary", non_empty(more), "add"))
 
 
-def _signature(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """After each summary, the API sends an empty signature. It is ignored."""
-    if isinstance(signature := delta.get("signature"), str) and signature:
-        out.append(BlockPiece(index, "reasoning", "signature", signature, "set", _thought(index)))
-
-
-def _arguments(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    piece = delta.get("arguments")
-    if isinstance(piece, dict) and piece:
-        out.append(Warn("repaired_arguments", "the server sent the arguments as an object instead of text"))
-        piece = dump_compact(piece)
-    if isinstance(piece, str) and piece:
-        out.append(BlockPiece(index, "call", "arguments", piece, "json"))
-
-
-def _whole_call(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    """Only the older API version sends complete tool calls in a delta."""
-    begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
-    out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
-
-
-def _function_result(index: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
-    _members(index, "function_result", delta, out)
-    if call_id := str_or_none(delta.get("call_id")):
-        out.append(RanOnServer(call_id, str_or_none(delta.get("name"))))
-
-
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
     for name, value in non_empty(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):
             out.append(BlockPiece(index, "other", name, value, "set", begun))
             begun = None
-
-
-_DELTAS: dict[str, Callable[[int | None, dict[str, Any], list[Delta]], None]] = {
-    "text_annotation_delta": _annotations,
-    "thought_summary": _summary_delta,
-    "thought_signature": _signature,
-    "arguments_delta": _arguments,
-    "function_call": _whole_call,
-    "function_result": _function_result,
-}
-_EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
-    "interaction.created": _created,
-    "interaction.status_update": _status,
-    "interaction.completed": _completed,
-    "step.start": _step_start,
-    "step.stop": _step_stop,
-    # Until May 2026
-    "interaction.start": _created,
-    "interaction.complete": _completed,
-    "content.start": _content_start,
-    "content.delta": _step_delta,
-    "content.stop": _step_stop,
-}
 
 
 # --- whole steps, for the history -------------------------------------------------------------------------------------
@@ -433,8 +377,8 @@ def _join_output(step: dict[str, Any]) -> dict[str, Any]:
                 contents.append({"type": "text", "text": ""})
             before = contents[-1].get("annotations") or []
             contents[-1] = {**contents[-1], "annotations": [*before, *piece["annotations"]]}
-        elif _goes_on(last, piece):
-            contents[-1] = _joined_audio(contents[-1], piece)
+        elif _is_audio(last) and _is_audio(piece):
+            contents[-1] = {**last, **piece, "data": _joined_base64(last["data"], piece["data"])}
         else:
             contents.append(piece)
     end_text()
@@ -445,17 +389,15 @@ def _is_text(content: Any) -> bool:
     return isinstance(content, dict) and content.get("type") == "text" and isinstance(content.get("text"), str)
 
 
-def _goes_on(last: Any, piece: Any) -> bool:
-    both = (last, piece)
-    return all(isinstance(one, dict) and one.get("type") == "audio" and one.get("data") for one in both)
+def _is_audio(content: Any) -> bool:
+    return isinstance(content, dict) and content.get("type") == "audio" and bool(content.get("data"))
 
 
-def _joined_audio(last: dict[str, Any], piece: dict[str, Any]) -> dict[str, Any]:
+def _joined_base64(before: Any, data: Any) -> str:
     try:
-        data = to_base64(from_base64(last["data"]) + from_base64(piece["data"]))
+        return to_base64(from_base64(before) + from_base64(data))
     except (TypeError, ValueError):  # not base64
-        data = f"{last['data']}{piece['data']}"
-    return {**last, **piece, "data": data}
+        return f"{before}{data}"
 
 
 def _join_thought(step: dict[str, Any]) -> dict[str, Any]:
