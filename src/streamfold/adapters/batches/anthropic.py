@@ -54,9 +54,8 @@ class AnthropicBatchAPI(InlineBatchAPI):
         return json.dumps({"custom_id": name, "params": params}, separators=(",", ":")).encode()
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
-        return EndpointRequest.post(
-            "/messages/batches", b'{"requests":[%b]}' % b",".join(lines.splitlines()), first.headers
-        )
+        body = b'{"requests":[%b]}' % b",".join(lines.splitlines())
+        return EndpointRequest.post("/messages/batches", body, first.headers)
 
     def status(self, batch: str) -> EndpointRequest:
         return EndpointRequest.get(f"/messages/batches/{quote(batch, safe='')}", self._version)
@@ -67,7 +66,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
         word, counts = value.get("processing_status"), value.get("request_counts")
         tallies = {name: as_count(n) or 0 for name, n in counts.items()} if isinstance(counts, Mapping) else {}
         ended = word == "ended"
-        results = EndpointRequest.get(f"/messages/batches/{quote(value['id'], safe='')}/results", self._version)
+        results = EndpointRequest.get(f"{self.status(value['id']).path}/results", self._version)
         return BatchStatus(
             value["id"],
             "ended" if ended else "running",

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..prepared_request import PreparedRequest
@@ -63,9 +64,8 @@ class EndpointRequest:
     def post(cls, path: str, value: Any, headers: Mapping[str, str] | None = None) -> EndpointRequest:
         """Creates a POST request whose body is a JSON value or JSON text."""
         body = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
-        return cls(
-            "POST", path, {**(headers or {}), "Accept": "application/json", "Content-Type": "application/json"}, body
-        )
+        types = {"Accept": "application/json", "Content-Type": "application/json"}
+        return cls("POST", path, {**(headers or {}), **types}, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,17 +243,12 @@ def read_time(text: Any) -> float | None:
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
     """Parses JSON lines, which arrive in pieces. Raises ValueError if a line isn't a JSON object."""
     rest = b""
-    for piece in body:
+    for piece in chain(body, [b"\n"]):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
-            if line.strip():
-                yield _object(line)
-    if rest.strip():
-        yield _object(rest)
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    value = json.loads(line.decode("utf-8", "replace"))
-    if not isinstance(value, dict):
-        raise ValueError(f"a result must be an object, not {type(value).__name__}")
-    return value
+            if not line.strip():
+                continue
+            value = json.loads(line.decode("utf-8", "replace"))
+            if not isinstance(value, dict):
+                raise ValueError(f"a result must be an object, not {type(value).__name__}")
+            yield value

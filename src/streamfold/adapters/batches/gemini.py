@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from ...jsontext import int_or_none
 from ..prepared_request import PreparedRequest
 from .base import BatchListing, BatchResult, BatchStatus, EndpointRequest, InlineBatchAPI, read_time
 
@@ -32,11 +33,9 @@ class GeminiBatchAPI(InlineBatchAPI):
 
     def create(self, key: str, lines: bytes, first: PreparedRequest) -> EndpointRequest:
         place = first.path.rpartition(":")[0]
-        body = b'{"batch":{"displayName":"%b","inputConfig":{"requests":{"requests":[%b]}}}}'
-        return EndpointRequest.post(
-            f"{place}:batchGenerateContent",
-            body % (f"streamfold-{key}".encode(), b",".join(lines.splitlines())),
-        )
+        body = b'{"batch":{"displayName":"streamfold-%b","inputConfig":{"requests":{"requests":[%b]}}}}'
+        rows = b",".join(lines.splitlines())
+        return EndpointRequest.post(f"{place}:batchGenerateContent", body % (key.encode(), rows))
 
     def status(self, batch: str) -> EndpointRequest:
         """Returns the HTTP request for a batch's status. Gemini's batch names begin with `batches/`."""
@@ -48,7 +47,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         about = _members(value, "metadata")
         word = str(about.get("state", "")).rpartition("STATE_")[2]
         stats = _members(about, "batchStats")
-        done = [_number(stats.get(name)) for name in ("successfulRequestCount", "failedRequestCount")]
+        counts = [int_or_none(stats.get(f"{name}RequestCount")) or 0 for name in ("successful", "failed")]
         if word == "FAILED" or "error" in value:
             state: Any = "failed"
         else:
@@ -60,8 +59,8 @@ class GeminiBatchAPI(InlineBatchAPI):
             word.lower(),
             key=name.removeprefix("streamfold-") if name.startswith("streamfold-") else None,
             created=read_time(about.get("createTime")),
-            rows=_number(stats.get("requestCount")) or None,
-            finished=sum(done),
+            rows=int_or_none(stats.get("requestCount")) or None,
+            finished=sum(counts),
             results=(self.status(value["name"]),) if state == "ended" else (),
             problem=value.get("error"),
         )
@@ -107,7 +106,3 @@ class GeminiBatchAPI(InlineBatchAPI):
 def _members(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = value.get(name)
     return found if isinstance(found, Mapping) else {}
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int | str) and str(value).isdecimal() else 0
