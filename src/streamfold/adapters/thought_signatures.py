@@ -41,16 +41,16 @@ def unsigned_calls(request: Request) -> frozenset[int]:
     positions = [position for position, _ in request.numbered]
     for at in range(len(request.messages) - 1, -1, -1):
         message = request.messages[at]
-        if message.role == "user":
-            if at and positions[at] == positions[at - 1]:
-                continue  # images that were moved out of the result before it don't end the turn
+        was_moved = at > 0 and positions[at] == positions[at - 1]  # images of the tool result before it
+        if message.role == "user" and not was_moved:
             break
         if not message.tool_calls:
             continue
         match message.tool_calls[0].extra:
             case {"extra_content": {"google": {"thought_signature": str(signature)}}} if signature:
-                if not request.came_from_here(message):
-                    found.add(at)
+                signed = request.came_from_here(message)
             case _:
-                found.add(at)
+                signed = False
+        if not signed:
+            found.add(at)
     return frozenset(found)

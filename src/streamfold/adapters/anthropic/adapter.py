@@ -10,19 +10,10 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from ...requests import (
-    Family,
-    HistoryRules,
-    ModelFacts,
-    OptionRules,
-    Request,
-    Rules,
-    schema_rules,
-)
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Request, Rules, schema_rules
 from ...types import INSTRUCTION_ROLES, RESPONSE_STATES, GeneratedFile, Message, Reply, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
@@ -92,10 +83,6 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
-        return self._rules
-
-    @cached_property
-    def _rules(self) -> Rules:
         return Rules(
             tool_name=_NAME,
             response_format=self.quirks.response_format,
