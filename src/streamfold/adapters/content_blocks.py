@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError
 from ..requests import read_part
-from ..types import ContentPart, Message, TextPart, ToolCall, read_cache_control
+from ..types import (
+    AudioPart,
+    ContentPart,
+    FilePart,
+    ImagePart,
+    MediaPart,
+    Message,
+    TextPart,
+    ToolCall,
+    continuation_token,
+    read_cache_control,
+)
 
 if TYPE_CHECKING:
     from ..requests import Request
@@ -61,3 +72,33 @@ def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
     for at, part in enumerate(parts):
         place = f"{where}.content[{at}]"
         yield place, read_foreign_part(part, place) if isinstance(part, Mapping) else part
+
+
+def read_text_and_media(message: Message, where: str, api: str) -> Iterator[TextPart | MediaPart]:
+    """Yields the content parts of a message.
+
+    Args:
+        api: the name of the API, for the error.
+
+    Raises:
+        ConfigError: a content part is neither text nor media.
+    """
+    for place, part in read_parts(message, where):
+        match part:
+            case {"type": "text", "text": str(text)}:
+                yield TextPart(text)
+            case TextPart() | ImagePart() | FilePart() | AudioPart():
+                yield part
+            case _:
+                raise ConfigError(f"{place} is {part!r:.120}, a part that {api} doesn't support")
+
+
+def continued_turn(request: Request) -> Message | None:
+    """Returns the incomplete assistant message at the end of the conversation if it contains one of Google's
+    continuation tokens, otherwise None.
+
+    https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes the token of Gemini's API. For the
+    Interactions API, Google's own client (https://github.com/googleapis/python-genai) sends the token in the same way.
+    """
+    last = request.messages[-1]
+    return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +82,22 @@ class EncodingReport:
             unread.pop("blocks", None)
         self.add_extras(where, unread)
 
-    def add_name_and_detail(self, message: Message, where: str) -> None:
-        """Records the name of a message and the `detail` of its images as not sent. APIs with content blocks support
-        neither."""
+    def add_name_and_detail(
+        self, message: Message, where: str, *, details: Collection[str] = (), files: bool = True
+    ) -> None:
+        """Records the name of a message, the `detail` of its images and the names of its files as not sent.
+
+        Args:
+            details: the values of `detail` that the API supports.
+            files: False if the API supports file names.
+        """
         if message.name and message.role != "tool":
             self.members.append(f"{where}.name")
-        for part in message.content if isinstance(message.content, tuple) else ():
-            if isinstance(part, ImagePart) and part.detail is not None:
+        for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
+            if isinstance(part, ImagePart) and part.detail is not None and part.detail not in details:
                 self.members.append(f"{where}: detail of an image")
+            if files and isinstance(part, FilePart) and part.name is not None:
+                self.members.append(f"{where}.content[{at}].name")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
         """Records extras of a message as not sent, with the kinds of hosted tools in them."""

@@ -236,7 +236,7 @@ def content_blocks(message: Message, where: str, request: Request, report: Encod
 
 def _report(message: Message, where: str, request: Request, report: EncodingReport) -> None:
     report.add_message(message, where, request, lambda call: set(call.extra or ()) <= {*CALL_EXTRAS})
-    report.add_name_and_detail(message, where)
+    report.add_name_and_detail(message, where, files=False)
     report.add_media_members(message, where, names=False)
 
 
@@ -393,7 +393,7 @@ def assistant_blocks(
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
-        report.add_name_and_detail(message, where)
+        report.add_name_and_detail(message, where, files=False)
         if not required and any(map(_lacks_signature, original)):
             report.reasoning.append(where)
         yield from _sent(original, message, quirks)

@@ -12,24 +12,17 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from ...errors import ErrorInfo
-from ...requests import (
-    Family,
-    HistoryRules,
-    ModelFacts,
-    OptionRules,
-    Request,
-    Rules,
-    schema_rules,
-)
+from ...requests import Family, HistoryRules, ModelFacts, OptionRules, Request, Rules, schema_rules
 from ...requests.schema import openapi_subset
 from ...types import AllowedTools, ReplyWarning
 from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..chat.reasoning import only_allowed_tools
+from ..content_blocks import continued_turn
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
 from .decode import GeminiEventReader
-from .encode import continued_turn, encode_request
+from .encode import encode_request
 from .errors import read_google_error
 from .quirks import GeminiQuirks
 from .tools import FORMS
@@ -72,12 +65,10 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def rules(self, request: Request) -> Rules:
         functions = any(tool.hosted is None for tool in request.tools)
         form: Literal["json_schema", "tool"] = "json_schema" if self.quirks.json_with_tools or not functions else "tool"
+        rules = Rules(tool_name=_NAME, response_format=form, format_names=False, hosted=FORMS)
         if self.quirks.schemas == "openapi":
-            return Rules(
-                tool_name=_NAME, response_format=form, format_names=False, passes=(openapi_subset,), hosted=FORMS
-            )
-        schemas = schema_rules("gemini", None, "")
-        return Rules(tool_name=_NAME, response_format=form, format_names=False, schemas=schemas, hosted=FORMS)
+            return replace(rules, passes=(openapi_subset,))
+        return replace(rules, schemas=schema_rules("gemini", None, ""))
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         request, changes = super().rewrite(request)

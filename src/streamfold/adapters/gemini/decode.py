@@ -28,14 +28,7 @@ from ...deltas import (
     unknown_finish,
 )
 from ...errors import ErrorInfo
-from ...jsontext import (
-    PathValue,
-    dump_compact,
-    int_or_none,
-    non_empty,
-    parse_or_text,
-    str_or_none,
-)
+from ...jsontext import PathValue, dump_compact, int_or_none, non_empty, parse_or_text, str_or_none
 from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, guess_finish_reason
 from ..content_blocks import arguments_object
 from ..google_usage import GEMINI_USAGE
@@ -91,7 +84,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     if "response" in chunk and isinstance(inner := chunk["response"], dict):  # Code Assist
         chunk = inner
     get = chunk.get
-    if (chunk.get("error")) or _MEMBERS.isdisjoint(chunk):
+    if get("error") or _MEMBERS.isdisjoint(chunk):
         out.append(Failure(read_google_error(chunk), chunk))
         return
     try:
@@ -125,11 +118,9 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
     out += ends
 
 
-@lru_cache(64)
+@lru_cache(64)  # the same in every chunk of an answer
 def _meta(response_id: Any, model: Any, created: Any) -> Meta:
-    return Meta(
-        str_or_none(response_id), str_or_none(model), str_or_none(created)
-    )  # the same in every chunk of an answer
+    return Meta(str_or_none(response_id), str_or_none(model), str_or_none(created))
 
 
 def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
@@ -12,21 +12,16 @@ from ...requests import read_response_format, with_raw_tools
 from ...types import (
     INSTRUCTION_ROLES,
     AllowedTools,
-    AudioPart,
-    FilePart,
-    ImagePart,
-    MediaPart,
     Message,
     NamedTool,
     TextPart,
-    Tool,
     continuation_token,
     to_base64,
     tool_result_content,
 )
-from ..content_blocks import arguments_object, blocks_of, read_parts
+from ..content_blocks import arguments_object, blocks_of, continued_turn, read_text_and_media
 from ..encoding_report import EncodingReport
-from ..prepared_request import deep_merged
+from ..prepared_request import deep_merged, without_none
 from ..thought_signatures import PLACEHOLDER, SIGNATURE, signature_of
 from .quirks import GeminiQuirks
 from .tools import mixes_tools, tool_entries
@@ -35,7 +30,6 @@ if TYPE_CHECKING:
     from ...requests import Request
 
 
-_SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
 _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
 
@@ -43,9 +37,8 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     """Returns the JSON body of a request. Raises ConfigError if the API doesn't support some content of the request."""
     options = request.options
     continued = continued_turn(request)
-    opening = next((n for n, message in enumerate(request.messages) if message.role not in INSTRUCTION_ROLES), 0)
     talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
-    for number, (at, message) in enumerate(request.numbered):
+    for at, message in request.numbered:
         if message is continued:
             continue  # the token stands for it
         report_unsent(message, f"messages[{at}]", request, quirks, report)
@@ -53,7 +46,7 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
             talk.append((at, message))
             continue
         system += [part for part in content_parts(message, f"messages[{at}]") if part.get("text") != ""]
-        if number > opening:
+        if talk:
             late.append(f"messages[{at}]")
     if late:
         detail = f"{', '.join(late)}: a system message inside the conversation was sent with those before it"
@@ -69,7 +62,7 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     elif system:
         contents[0]["parts"] = [*system, *contents[0]["parts"]]
     if request.tools:
-        body["tools"] = tool_entries(request, partial(_tool, quirks))
+        body["tools"] = tool_entries(request, quirks)
         functions = any(tool.hosted is None for tool in request.tools)
         if functions and (config := _calling(request, quirks)):
             body["toolConfig"] = {"functionCallingConfig": config}
@@ -87,47 +80,23 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     return body
 
 
-def _tool(quirks: GeminiQuirks, tool: Tool) -> dict[str, Any]:
-    if tool.kind != "function":
-        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
-    out: dict[str, Any] = {"name": tool.name, "description": tool.description}
-    says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
-    if quirks.schemas == "openapi" and says:
-        out["parameters"] = dict(tool.parameters)
-    elif quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any members
-        out["parametersJsonSchema"] = dict(tool.parameters)
-    return out | dict(tool.extra)
-
-
 def _generation(request: Request, quirks: GeminiQuirks) -> dict[str, Any]:
     options = request.options
-    config: dict[str, Any] = {
-        "temperature": options.temperature,
-        "topP": options.top_p,
-        "seed": options.seed,
-        "maxOutputTokens": options.max_output_tokens,
-        "stopSequences": options.stop_texts or None,
-        "thinkingConfig": thinking_config(request),
-    }
+    config = without_none(
+        temperature=options.temperature,
+        topP=options.top_p,
+        seed=options.seed,
+        maxOutputTokens=options.max_output_tokens,
+        stopSequences=options.stop_texts or None,
+        thinkingConfig=thinking_config(request),
+    )
     wanted = read_response_format(options.response_format)
     if wanted is not None:
         config["responseMimeType"] = "application/json"
         if wanted.schema is not None:
             name = "responseSchema" if quirks.schemas == "openapi" else "responseJsonSchema"
             config[name] = dict(wanted.schema)
-    return {name: value for name, value in config.items() if value is not None}
-
-
-def continued_turn(request: Request) -> Message | None:
-    """Returns the incomplete assistant message at the end of the conversation if it contains a continuation token,
-    otherwise None.
-
-    https://ai.google.dev/gemini-api/docs/generate-content/long-decode
-    """
-    last = request.messages[-1] if request.messages else None
-    if last is None or not last.paused or not request.came_from_here(last):
-        return None
-    return last if continuation_token(last.extras) is not None else None
+    return config
 
 
 def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
@@ -171,6 +140,7 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
 # https://ai.google.dev/api/caching#Content is the format; the order is that of
 # https://ai.google.dev/gemini-api/docs/function-calling.
 
+_KINDS = {"assistant": "model", "tool": "tool"}
 _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
 
 
@@ -183,16 +153,16 @@ def encode_contents(
         ConfigError: the API would refuse the conversation.
     """
     contents: list[dict[str, Any]] = []
-    names: dict[str, str] = {}
-    ids: dict[str, str] = {}
-    kind = ""
-    for run, group in _grouped(messages):
-        if run == "tool":
-            order = list(names)
-            results = sorted(group, key=lambda found: order.index(found[1].tool_call_id or ""))
-            parts = [_result(message, names, ids, f"messages[{at}]") for at, message in results]
-        elif run == "model":
-            names, ids = _calls(group, request, quirks)
+    calls: dict[str, tuple[str, str | None]] = {}
+    previous = ""
+    for kind, entries in groupby(messages, lambda entry: _KINDS.get(entry[1].role, "user")):
+        group = list(entries)
+        if kind == "tool":
+            order = list(calls)
+            group.sort(key=lambda entry: order.index(entry[1].tool_call_id or ""))
+            parts = [_result(message, calls, f"messages[{at}]") for at, message in group]
+        elif kind == "model":
+            calls = _calls((message for _, message in group), request, quirks)
             parts = [
                 part for at, message in group for part in _model_parts(message, request, quirks, f"messages[{at}]")
             ]
@@ -200,46 +170,29 @@ def encode_contents(
             parts = [part for at, message in group for part in content_parts(message, f"messages[{at}]")]
         if not parts:
             continue
-        if contents and kind == run != "tool":
+        if contents and previous == kind != "tool":
             contents[-1]["parts"] += parts
         else:
-            contents.append({"role": "model" if run == "model" else "user", "parts": parts})
-        kind = run
+            contents.append({"role": "model" if kind == "model" else "user", "parts": parts})
+        previous = kind
     if not contents:
         raise ConfigError("messages: Gemini needs a conversation that begins with a user message")
     return contents
 
 
-def _grouped(messages: Sequence[tuple[int, Message]]) -> Iterator[tuple[str, list[tuple[int, Message]]]]:
-    group: list[tuple[int, Message]] = []
-    kind = ""
-    for at, message in messages:
-        found = {"assistant": "model", "tool": "tool"}.get(message.role, "user")
-        if found != kind and group:
-            yield kind, group
-            group = []
-        kind = found
-        group.append((at, message))
-    if group:
-        yield kind, group
-
-
-def _calls(
-    messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns two mappings for the tool calls in these messages: from ids to names, and from ids to the server's ids.
+def _calls(messages: Iterable[Message], request: Request, quirks: GeminiQuirks) -> dict[str, tuple[str, str | None]]:
+    """Maps the ids of the tool calls in these messages to their names and to the ids that the server sent, or None.
 
     If a tool call got a new id because the server used one id twice, the request still contains the server's id.
     """
-    names: dict[str, str] = {}
-    given: dict[str, str] = {}
-    for _, message in messages:
-        names |= {call.id: call.name for call in message.tool_calls}
+    calls: dict[str, tuple[str, str | None]] = {}
+    for message in messages:
+        calls |= {call.id: (call.name, None) for call in message.tool_calls}
         parts = original_payload(message, request) if quirks.call_ids else None
         for part, call in zip(_calls_for_client(parts or []), message.tool_calls, strict=False):
             if isinstance(own := part["functionCall"].get("id"), str):
-                given[call.id] = own
-    return names, given
+                calls[call.id] = (call.name, own)
+    return calls
 
 
 # --- what the model said ----------------------------------------------------------------------------------------------
@@ -283,9 +236,6 @@ def report_unsent(message: Message, where: str, request: Request, quirks: Gemini
     if original_payload(message, request) is None:
         report.add_message(message, where, request, lambda call: signature_of(call.extra) is not None)
     report.add_name_and_detail(message, where)
-    for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
-        if isinstance(part, FilePart) and part.name is not None:
-            report.members.append(f"{where}.content[{at}].name")
 
 
 def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -297,37 +247,33 @@ def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return calls
 
 
-def sign_open_calls(contents: list[dict[str, Any]]) -> list[int]:
-    """Adds Google's placeholder to tool calls without a signature, after the last user message.
+def sign_open_calls(contents: list[dict[str, Any]]) -> bool:
+    """Adds Google's placeholder to tool calls without a signature, after the last user message. Returns True if a
+    signature was missing.
 
     Only the first tool call in each content gets a placeholder, because the API refuses a placeholder on any other tool
     call (BerriAI/litellm#37541).
-
-    Returns:
-        The indexes of the contents that were changed.
     """
-    changed = []
-    for at in range(len(contents) - 1, -1, -1):
-        content = contents[at]
+    missing = False
+    for content in reversed(contents):
+        parts = content["parts"]
         if content["role"] == "user":
-            if not all("functionResponse" in part for part in content["parts"]):
+            if not all("functionResponse" in part for part in parts):
                 break
             continue
-        first = next((i for i, part in enumerate(content["parts"]) if "functionCall" in part), None)
-        if first is not None and not content["parts"][first].get(SIGNATURE):
-            content["parts"][first] = {**content["parts"][first], SIGNATURE: PLACEHOLDER}
-            changed.append(at)
-    return changed
+        first = next((i for i, part in enumerate(parts) if "functionCall" in part), None)
+        if first is not None and not parts[first].get(SIGNATURE):
+            parts[first] = {**parts[first], SIGNATURE: PLACEHOLDER}
+            missing = True
+    return missing
 
 
 # --- what tools and users said ----------------------------------------------------------------------------------------
 
 
-def _result(message: Message, names: Mapping[str, str], ids: Mapping[str, str], where: str) -> dict[str, Any]:
-    call_id = message.tool_call_id or ""
-    response: dict[str, Any] = {"name": names.get(call_id, message.name or ""), "response": _response(message)}
-    if call_id in ids:
-        response["id"] = ids[call_id]
+def _result(message: Message, calls: Mapping[str, tuple[str, str | None]], where: str) -> dict[str, Any]:
+    name, server_id = calls[message.tool_call_id or ""]
+    response: dict[str, Any] = {"name": name, "response": _response(message), **without_none(id=server_id)}
     if media := [part for part in content_parts(message, where) if "text" not in part]:
         response["parts"] = media
     return {"functionResponse": response}
@@ -350,19 +296,11 @@ def _response(message: Message) -> dict[str, Any]:
 
 def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
     """Converts a message's content to Gemini's parts. Raises ConfigError for content that Gemini doesn't support."""
-    for place, part in read_parts(message, where):
-        match part:
-            case TextPart(text) | {"type": "text", "text": str(text)}:
-                yield {"text": text}
-            case ImagePart() | FilePart() | AudioPart():
-                yield _media(part)
-            case _:
-                raise ConfigError(f"{place} is {part!r:.120}, a part that Gemini doesn't support")
-
-
-def _media(part: MediaPart) -> dict[str, Any]:
-    if part.data is not None:
-        return {"inlineData": {"mimeType": part.media_type, "data": to_base64(part.data)}}
-    uri = part.url if part.url is not None else part.file_id
-    kind = {"mimeType": part.media_type} if part.media_type else {}
-    return {"fileData": {**kind, "fileUri": uri}}
+    for part in read_text_and_media(message, where, "Gemini"):
+        if isinstance(part, TextPart):
+            yield {"text": part.text}
+        elif part.data is not None:
+            yield {"inlineData": {"mimeType": part.media_type, "data": to_base64(part.data)}}
+        else:
+            uri = part.url if part.url is not None else part.file_id
+            yield {"fileData": {**without_none(mimeType=part.media_type or None), "fileUri": uri}}

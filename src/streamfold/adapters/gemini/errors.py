@@ -20,7 +20,7 @@ _DAILY = re.compile("PerDay|Daily", re.IGNORECASE)
 _RPC = "type.googleapis.com/google.rpc."
 _BAD_REQUEST = "INVALID_ARGUMENT"
 # https://cloud.google.com/apis/design/errors#handling_errors
-_WORDS = {
+ERROR_CODES = {
     400: _BAD_REQUEST,
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -50,7 +50,9 @@ def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
     details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
     if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
         return replace(info, type="authentication_error")
-    if info.status in (402, 429) and any(_is_used_up(detail) for detail in details):
+    used_up = any(detail.get("reason") == "INSUFFICIENT_QUOTA" for detail in details)
+    used_up = used_up or any(_DAILY.search(name) for detail in details for name in _quotas(detail))  # until tomorrow
+    if info.status in (402, 429) and used_up:
         return replace(info, type="insufficient_quota", code="insufficient_quota")
     return replace(info, retry_after=_delay(details, info.message), retry=True if info.status == 499 else info.retry)
 
@@ -73,11 +75,6 @@ def _unwrapped(body: Any) -> Any:
     return body
 
 
-def _is_used_up(detail: Mapping[str, Any]) -> bool:
-    """Returns True if the exceeded quota won't be available again within minutes."""
-    return detail.get("reason") == "INSUFFICIENT_QUOTA" or any(_DAILY.search(name) for name in _quotas(detail))
-
-
 def _quotas(detail: Mapping[str, Any]) -> Iterator[str]:
     violations = detail.get("violations")
     for violation in violations if isinstance(violations, list) else ():
@@ -98,7 +95,7 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
 def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Creates the JSON body of an error response, or the last event of a stream that ends with an error."""
     status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
-    word = info.code if info.code in _WORDS.values() else _WORDS.get(status)
+    word = info.code if info.code in ERROR_CODES.values() else ERROR_CODES.get(status)
     details: list[dict[str, Any]] = []
     reason = re.sub(r"\W+", "_", (info.code or info.type or "").upper())
     if reason and reason != word:

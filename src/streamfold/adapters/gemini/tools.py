@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...requests import HostedForm, written_hosted
 from ...types import FileSearch, Tool
+from ..prepared_request import without_none
 
 if TYPE_CHECKING:
     from ...requests import Request
     from .quirks import GeminiQuirks
 
 
+_SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
+
+
 def _file_search(tool: FileSearch) -> dict[str, Any]:
-    more = {"topK": tool.max_results, "metadataFilter": tool.filter}
-    given = {name: value for name, value in more.items() if value is not None}
-    return {"fileSearch": {"fileSearchStoreNames": list(tool.stores), **given}}
+    more = without_none(topK=tool.max_results, metadataFilter=tool.filter)
+    return {"fileSearch": {"fileSearchStoreNames": list(tool.stores), **more}}
 
 
 FORMS = {
@@ -28,9 +30,9 @@ FORMS = {
 }
 
 
-def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -> list[dict[str, Any]]:
+def tool_entries(request: Request, quirks: GeminiQuirks) -> list[dict[str, Any]]:
     """Returns the request's list of tools. One entry contains all functions, at the position of the first function."""
-    functions = [function(tool) for tool in request.tools if tool.hosted is None]
+    functions = [_function(tool, quirks) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
         if (written := written_hosted(tool, FORMS)) is not None:
@@ -39,6 +41,18 @@ def tool_entries(request: Request, function: Callable[[Tool], dict[str, Any]]) -
             entries.append({"functionDeclarations": functions})
             functions = []
     return entries
+
+
+def _function(tool: Tool, quirks: GeminiQuirks) -> dict[str, Any]:
+    if tool.kind != "function":
+        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
+    out: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
+    if quirks.schemas == "openapi" and says:
+        out["parameters"] = dict(tool.parameters)
+    elif quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any members
+        out["parametersJsonSchema"] = dict(tool.parameters)
+    return out | dict(tool.extra)
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:

@@ -25,8 +25,9 @@ from ...requests import (
 )
 from ...types import INSTRUCTION_ROLES, Message, ReplyWarning, continuation_token
 from ..base import Adapter
+from ..content_blocks import continued_turn
 from ..encoding_report import EncodingReport
-from ..prepared_request import deep_merged
+from ..prepared_request import deep_merged, without_none
 from .decode import UNFINISHED, InteractionsEventReader
 from .encode import encode_steps, report_unsent, system_texts
 from .errors import read_interactions_error
@@ -59,7 +60,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             system="leading",
             object_arguments=True,
             blanks="refused",
-            ends_with_user=_continued_turn(request) is None,
+            ends_with_user=continued_turn(request) is None,
             knows_more=bool(request.options.extra_body.get("previous_interaction_id")) or request.follows_stored,
         )
 
@@ -121,7 +122,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         extra, wanted = request.options.extra_body, read_response_format(request.options.response_format)
         agent = request.model.removeprefix(_AGENT) if request.model.startswith(_AGENT) else None
-        talk, system, continued = list[tuple[int, Message]](), list[str](), _continued_turn(request)
+        talk, system, continued = list[tuple[int, Message]](), list[str](), continued_turn(request)
         count = self.instruction_count(request)
         messages = [*request.numbered][:count] + request.unstored(count)
         for at, message in _behind(messages, extra.get("previous_interaction_id")):
@@ -160,16 +161,6 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return body
 
 
-def _continued_turn(request: Request) -> Message | None:
-    """Returns the incomplete assistant message at the end of the conversation if it contains a continuation token,
-    otherwise None.
-
-    Google's own client (https://github.com/googleapis/python-genai) sends the token in the same way.
-    """
-    last = request.messages[-1]
-    return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None
-
-
 def _in_background(request: Request) -> bool:
     return bool(request.options.extra_body.get("background", request.model.startswith(_AGENT)))
 
@@ -195,17 +186,16 @@ def _ids(message: Message) -> list[Any]:
 
 def _generation(request: Request) -> dict[str, Any]:
     options = request.options
-    config: dict[str, Any] = {
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        "seed": options.seed,
-        "stop_sequences": options.stop_texts or None,
-        "max_output_tokens": options.max_output_tokens,
-        "thinking_level": options.reasoning_effort,
-        "thinking_summaries": "auto",  # else no reasoning is shown
-        "tool_choice": tool_choice(request),
-    }
-    return {name: value for name, value in config.items() if value is not None}
+    return without_none(
+        temperature=options.temperature,
+        top_p=options.top_p,
+        seed=options.seed,
+        stop_sequences=options.stop_texts or None,
+        max_output_tokens=options.max_output_tokens,
+        thinking_level=options.reasoning_effort,
+        thinking_summaries="auto",  # else no reasoning is shown
+        tool_choice=tool_choice(request),
+    )
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:

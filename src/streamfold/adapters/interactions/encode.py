@@ -6,18 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
-from ...types import (
-    AudioPart,
-    FilePart,
-    ImagePart,
-    MediaPart,
-    Message,
-    TextPart,
-    server_call_ids,
-    step_text,
-    to_base64,
-)
-from ..content_blocks import arguments_object, read_parts
+from ...types import AudioPart, ImagePart, MediaPart, Message, TextPart, server_call_ids, step_text, to_base64
+from ..content_blocks import arguments_object, read_text_and_media
 from ..encoding_report import EncodingReport
 
 if TYPE_CHECKING:
@@ -95,14 +85,8 @@ def system_texts(message: Message, at: int) -> Iterator[str]:
 
 
 def _contents(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    for place, part in read_parts(message, where):
-        match part:
-            case TextPart(text) | {"type": "text", "text": str(text)}:
-                yield {"type": "text", "text": text}
-            case ImagePart() | FilePart() | AudioPart():
-                yield _media(part)
-            case _:
-                raise ConfigError(f"{place} is {part!r:.120}, a part that this API doesn't support")
+    for part in read_text_and_media(message, where, "this API"):
+        yield {"type": "text", "text": part.text} if isinstance(part, TextPart) else _media(part)
 
 
 def _media(part: MediaPart) -> dict[str, Any]:
@@ -128,10 +112,4 @@ def report_unsent(message: Message, where: str, request: Request, report: Encodi
     else:
         unread = {name: value for name, value in message.extras.items() if name not in (*_KEPT, "cache_control")}
         report.add_extras(where, unread)
-    if message.name and message.role != "tool":
-        report.members.append(f"{where}.name")
-    for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
-        if isinstance(part, FilePart) and part.name is not None:
-            report.members.append(f"{where}.content[{at}].name")
-        if isinstance(part, ImagePart) and part.detail not in (None, "auto", "low", "high"):
-            report.members.append(f"{where}: detail of an image")
+    report.add_name_and_detail(message, where, details=("auto", "low", "high"))

@@ -7,32 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import ErrorInfo
-from ..gemini import read_google_error
+from ..gemini import ERROR_CODES, read_google_error
 
-# https://cloud.google.com/apis/design/errors#handling_errors, and the status that a proxy of Google's names.
-_STATUS = {
-    "invalid_argument": 400,
+_CODES = {status: code.lower() for status, code in ERROR_CODES.items()} | {502: "bad_gateway"}
+# The words of https://cloud.google.com/apis/design/errors#handling_errors, and those of a proxy of Google's.
+_STATUS = {code: status for status, code in _CODES.items()} | {
     "failed_precondition": 400,
     "out_of_range": 400,
-    "unauthenticated": 401,
-    "permission_denied": 403,
-    "not_found": 404,
     "already_exists": 409,
-    "aborted": 409,
-    "resource_exhausted": 429,
     "too_many_requests": 429,
-    "cancelled": 499,
-    "internal": 500,
     "unknown": 500,
     "data_loss": 500,
-    "unimplemented": 501,
-    "bad_gateway": 502,
-    "unavailable": 503,
     "service_unavailable": 503,
-    "deadline_exceeded": 504,
     "gateway_timeout": 504,
 }
-_WORDS = {status: word for word, status in reversed(_STATUS.items())} | {409: "aborted", 500: "internal"}
 
 
 def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
@@ -55,5 +43,5 @@ def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
 
 def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:
     """Creates the JSON body of an error response, or the data of an `error` event."""
-    code = info.code if info.code in _STATUS else _WORDS.get(info.status or 500, "internal")
+    code = info.code if info.code in _STATUS else _CODES.get(info.status or 500, "internal")
     return {"error": {"code": code, "message": info.message}}

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError
 from ...requests import HostedForm, written_hosted
-from ...types import AllowedTools, FileSearch, HostedMcpServer, NamedTool, Tool
+from ...types import AllowedTools, FileSearch, HostedMcpServer, NamedTool
+from ..prepared_request import without_none
 
 if TYPE_CHECKING:
     from ...requests import Request
 
 
-def _given(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
-
-
 def _file_search(tool: FileSearch) -> dict[str, Any]:
-    more = _given(top_k=tool.max_results, metadata_filter=tool.filter)
+    more = without_none(top_k=tool.max_results, metadata_filter=tool.filter)
     return {"type": "file_search", "file_search_store_names": list(tool.stores), **more}
 
 
@@ -27,7 +24,7 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
     if tool.authorization is not None:
         headers["Authorization"] = f"Bearer {tool.authorization}"
     allowed = [{"tools": list(tool.allowed_tools)}] if tool.allowed_tools is not None else None
-    more = _given(headers=headers or None, allowed_tools=allowed)
+    more = without_none(headers=headers or None, allowed_tools=allowed)
     return {"type": "mcp_server", "name": tool.name, "url": tool.url, **more}
 
 
@@ -46,17 +43,13 @@ def tool_entries(request: Request) -> list[dict[str, Any]]:
     entries = []
     for tool in request.tools:
         if tool.hosted is None:
-            entries.append(_function(tool))
+            if tool.kind != "function":
+                raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
+            said = {"type": "function", "name": tool.name, "description": tool.description}
+            entries.append({**said, "parameters": dict(tool.parameters), **tool.extra})
         elif request.tool_choice != "none" and (written := written_hosted(tool, FORMS)) is not None:
             entries.append(written)
     return entries
-
-
-def _function(tool: Tool) -> dict[str, Any]:
-    if tool.kind != "function":
-        raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
-    said = {"type": "function", "name": tool.name, "description": tool.description}
-    return {**said, "parameters": dict(tool.parameters), **tool.extra}
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
