@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import ConfigError
 from ...jsontext import parse_object
@@ -132,7 +132,7 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
     if effort == "none" and family.thinking != "always":
         return {"thinkingBudget": 0}  # beside includeThoughts Vertex refuses it
     least, most = family.budget
-    wanted = {"none": least, "max": most}.get(effort) or _BUDGETS[effort]
+    wanted = {**_BUDGETS, "none": least, "max": most}[effort]
     return {"thinkingBudget": min(most, max(least, wanted)), "includeThoughts": True}
 
 
@@ -140,6 +140,7 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
 # https://ai.google.dev/api/caching#Content is the format; the order is that of
 # https://ai.google.dev/gemini-api/docs/function-calling.
 
+_Calls: TypeAlias = dict[str, tuple[str, Any]]  # the names of calls, and the ids that the server sent, by our ids
 _KINDS = {"assistant": "model", "tool": "tool"}
 _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
 
@@ -153,7 +154,7 @@ def encode_contents(
         ConfigError: the API would refuse the conversation.
     """
     contents: list[dict[str, Any]] = []
-    calls: dict[str, tuple[str, str | None]] = {}
+    calls: _Calls = {}
     previous = ""
     for kind, entries in groupby(messages, lambda entry: _KINDS.get(entry[1].role, "user")):
         group = list(entries)
@@ -162,10 +163,9 @@ def encode_contents(
             group.sort(key=lambda entry: order.index(entry[1].tool_call_id or ""))
             parts = [_result(message, calls, f"messages[{at}]") for at, message in group]
         elif kind == "model":
-            calls = _calls((message for _, message in group), request, quirks)
-            parts = [
-                part for at, message in group for part in _model_parts(message, request, quirks, f"messages[{at}]")
-            ]
+            calls, parts = {}, []
+            for at, message in group:
+                parts += _model_parts(message, request, quirks, f"messages[{at}]", calls)
         else:
             parts = [part for at, message in group for part in content_parts(message, f"messages[{at}]")]
         if not parts:
@@ -180,39 +180,32 @@ def encode_contents(
     return contents
 
 
-def _calls(messages: Iterable[Message], request: Request, quirks: GeminiQuirks) -> dict[str, tuple[str, str | None]]:
-    """Maps the ids of the tool calls in these messages to their names and to the ids that the server sent, or None.
-
-    If a tool call got a new id because the server used one id twice, the request still contains the server's id.
-    """
-    calls: dict[str, tuple[str, str | None]] = {}
-    for message in messages:
-        calls |= {call.id: (call.name, None) for call in message.tool_calls}
-        parts = original_payload(message, request) if quirks.call_ids else None
-        for part, call in zip(_calls_for_client(parts or []), message.tool_calls, strict=False):
-            if isinstance(own := part["functionCall"].get("id"), str):
-                calls[call.id] = (call.name, own)
-    return calls
-
-
 # --- what the model said ----------------------------------------------------------------------------------------------
 
 
-def _model_parts(message: Message, request: Request, quirks: GeminiQuirks, where: str) -> Iterator[dict[str, Any]]:
+def _model_parts(
+    message: Message, request: Request, quirks: GeminiQuirks, where: str, calls: _Calls
+) -> Iterator[dict[str, Any]]:
+    """Yields the parts for an assistant message, and adds its tool calls to `calls`.
+
+    If a tool call got a new id because the server used one id twice, the request still contains the server's id.
+    """
     came_as = original_payload(message, request)
     if came_as is not None:
-        calls = iter(message.tool_calls)
+        waiting = iter(message.tool_calls)
         of_client = {id(part) for part in _calls_for_client(came_as)}
         for part in came_as:
             if id(part) in of_client:
-                call, given = next(calls), part["functionCall"]
+                call, given = next(waiting), part["functionCall"]
                 kept = {name: value for name, value in given.items() if name != "id" or quirks.call_ids}
+                calls[call.id] = (call.name, kept.get("id"))
                 yield {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
             elif SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
                 yield part  # summaries of thoughts are for people
         return
     yield from (part for part in content_parts(message, where) if part.get("text") != "")
     for call in message.tool_calls:
+        calls[call.id] = (call.name, None)
         part = {"functionCall": {"name": call.name, "args": arguments_object(call)}}
         signature = signature_of(call.extra) if request.came_from_here(message) else None
         yield {**part, SIGNATURE: signature} if signature else part
@@ -271,7 +264,7 @@ def sign_open_calls(contents: list[dict[str, Any]]) -> bool:
 # --- what tools and users said ----------------------------------------------------------------------------------------
 
 
-def _result(message: Message, calls: Mapping[str, tuple[str, str | None]], where: str) -> dict[str, Any]:
+def _result(message: Message, calls: _Calls, where: str) -> dict[str, Any]:
     name, server_id = calls[message.tool_call_id or ""]
     response: dict[str, Any] = {"name": name, "response": _response(message), **without_none(id=server_id)}
     if media := [part for part in content_parts(message, where) if "text" not in part]:
