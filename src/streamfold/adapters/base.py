@@ -36,7 +36,7 @@ from ..requests import (
 )
 from ..types import ReplyWarning
 from .encoding_report import EncodingReport
-from .prepared_request import PreparedRequest, encode_utf8, rename_members, write_body
+from .prepared_request import PreparedRequest, encode_body, rename_members
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -150,14 +150,12 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent_options(ready, self.sends, self.name)
-        if ready.conversation is not None:
-            ready, restarted = self._continued(ready)
-            changes += restarted
+        ready, restarted = self._continued(ready)
         report = EncodingReport()
         members = rename_members(self.encode(ready, report), ready.renames)
-        body, replaced = encode_utf8(write_body(members, ready.options.extra_body))
+        body, replaced = encode_body(members, ready.options.extra_body)
         path, headers = self.request_path(ready), self.headers(ready)
-        warnings = (*changes, *report.warnings(), *replaced)
+        warnings = (*changes, *restarted, *report.warnings(), *replaced)
         return PreparedRequest(ready, self.method, path, headers, body, warnings, report.prefix)
 
     def prepare_count(
@@ -170,7 +168,7 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         report = EncodingReport()
-        body, replaced = encode_utf8(write_body(self.encode_count(ready, report), ready.options.extra_body))
+        body, replaced = encode_body(self.encode_count(ready, report), ready.options.extra_body)
         headers = {**self.headers(ready), "Accept": "application/json"}
         warnings = (*changes, *report.warnings(), *replaced)
         return PreparedRequest(ready, self.method, self.count_path(ready), headers, body, warnings)

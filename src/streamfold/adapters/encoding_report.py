@@ -50,15 +50,11 @@ class EncodingReport:
         ids."""
         found = []
         if self.reasoning:
-            detail = (
-                f"{join_limited(self.reasoning)}: the reasoning was not sent, because this provider doesn't accept it"
-            )
-            found.append(ReplyWarning("reasoning_dropped", detail))
+            why = "the reasoning was not sent, because this provider doesn't accept it"
+            found.append(ReplyWarning("reasoning_dropped", f"{join_limited(self.reasoning)}: {why}"))
         if self.members:
-            detail = (
-                f"{join_limited(self.members)}: not sent, because this provider doesn't support it or can't read it"
-            )
-            found.append(ReplyWarning("provider_data_dropped", detail))
+            why = "not sent, because this provider doesn't support it or can't read it"
+            found.append(ReplyWarning("provider_data_dropped", f"{join_limited(self.members)}: {why}"))
         if changed := [f"{old!r} as {new!r}" for old, new in self.ids.items() if old != new]:
             detail = f"tool call ids were changed to the provider's format: {join_limited(changed)}"
             found.append(ReplyWarning("ids_renumbered", detail))

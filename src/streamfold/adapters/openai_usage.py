@@ -24,10 +24,8 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
     written = _members(usage, "completion_tokens_details", "output_tokens_details")
-    given, output = (
-        _first_count(usage, "prompt_tokens", "input_tokens"),
-        _first_count(usage, "completion_tokens", "output_tokens"),
-    )
+    given = _first_count(usage, "prompt_tokens", "input_tokens")
+    output = _first_count(usage, "completion_tokens", "output_tokens")
     cached, stored = _first_count(read, *_CACHE_READS), _first_count(read, *_CACHE_WRITES)
     total, reasoning = count_or_none(usage, "total_tokens"), count_or_none(written, "reasoning_tokens")
     # xAI counts reasoning beside the completion, and both in the total:

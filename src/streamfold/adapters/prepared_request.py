@@ -59,8 +59,8 @@ def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, 
     return out
 
 
-def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
-    """Converts a request body to JSON text.
+def encode_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ReplyWarning]]:
+    """Encodes a request body as JSON. Returns a warning if a text contains half of a surrogate pair.
 
     Args:
         extra: the caller's `extra_body`, so that an error message can say that a value came from there.
@@ -69,17 +69,11 @@ def write_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
         ConfigError: JSON can't represent a value. The message contains the value's path.
     """
     try:
-        return _JSON.encode(body)
+        text = _JSON.encode(body)
     except (TypeError, ValueError, RecursionError) as exc:
         where = _not_json({"extra_body": extra}, "") or _not_json(body, "") or str(exc)
         raise ConfigError(f"the request can't be written as JSON: {where}") from exc
-
-
-def encode_utf8(text: str) -> tuple[bytes, list[ReplyWarning]]:
-    """Encodes a request body as UTF-8. Returns a warning if the body contains half of a surrogate pair."""
-    if text.isascii():
-        return text.encode(), []
-    whole = join_surrogates(text)
+    whole = text if text.isascii() else join_surrogates(text)
     if whole.count("\ufffd") == text.count("\ufffd"):
         return whole.encode(), []
     detail = "the request contains half of a surrogate pair, which JSON can't represent: sent as U+FFFD"

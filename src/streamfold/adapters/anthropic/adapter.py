@@ -19,7 +19,7 @@ from ..base import Adapter
 from ..batches.base import BatchAPI, BatchSettings
 from ..chat.reasoning import only_allowed_tools
 from ..encoding_report import EncodingReport
-from ..prepared_request import encode_utf8, required_count, write_body
+from ..prepared_request import encode_body, required_count
 from .compaction import asks_for_compaction, is_signed_compaction
 from .decode import AnthropicEventReader
 from .encode import encode_request, requested_betas
@@ -178,7 +178,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         body = self.encode(request, report)
         if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
-            return {"input": {"invokeModel": {"body": b64encode(encode_utf8(write_body(body, {}))[0]).decode()}}}
+            return {"input": {"invokeModel": {"body": b64encode(encode_body(body, {})[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 
     def read_count(self, body: Any) -> int:

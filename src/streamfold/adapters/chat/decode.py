@@ -124,15 +124,12 @@ class ChatEventReader:
                 raise ValueError(f"a choice must be an object, not {choice!r}")
             get = choice.get
             if (number := get("index")) and (number := int_or_none(number)):
-                is_only = len(choices) == 1 and "message" in choice
-                what = (
-                    "is used, because there is no other choice"
-                    if is_only
-                    else "is ignored, because a stream has only one answer"
-                )
-                out.append(Warn("extra_choice", f"choice {number} was sent and {what}"))
-                if not is_only:
+                if len(choices) > 1 or "message" not in choice:
+                    ignored = f"choice {number} was sent and is ignored, because a stream has only one answer"
+                    out.append(Warn("extra_choice", ignored))
                     continue
+                used = f"choice {number} was sent and is used, because there is no other choice"
+                out.append(Warn("extra_choice", used))
             # Perplexity and Writer repeat in `message` what is in `delta`, and Perplexity's whole answers have an empty
             # delta beside it. Azure's content filter sends no delta, or null, beside a finish reason.
             delta = get("delta")
@@ -193,10 +190,8 @@ class ChatEventReader:
             raise ValueError(f"a finish reason must be a string, not {finish!r}")
         reason = _finish_reason(finish) if finish else None
         if reason == "error" and not failure:
-            failure = Failure(
-                error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish}),
-                reason=True,
-            )
+            info = error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
+            failure = Failure(info, reason=True)
         if failure:  # an error beats the finish reason that came with it
             out.append(failure)
         elif reason and reason != "error":

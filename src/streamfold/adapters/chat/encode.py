@@ -82,10 +82,17 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
     """
     out: list[Any] = []
     for piece in pieces:
-        if out and _continues(out[-1], piece):
-            out[-1] = _joined(out[-1], piece)
-        else:
+        if not out or not _continues(out[-1], piece):
             out.append(dict(piece) if isinstance(piece, Mapping) else piece)
+            continue
+        last, member = out[-1], _TEXTS[piece["type"]]
+        said = {name: value for name, value in piece.items() if value is not None or name not in last}
+        if member in last or member in piece:
+            before, text = last.get(member) or "", piece.get(member) or ""
+            # LiteLLM's signed block may have all of the text again.
+            is_repeated = piece["type"] == "thinking" and piece.get("signature") and text.startswith(before)
+            said[member] = text if is_repeated else f"{before}{text}"
+        out[-1] = {**last, **said}
     return out
 
 
@@ -97,15 +104,6 @@ def _continues(last: Any, piece: Any) -> bool:
         return False
     ids = last.get("id"), piece.get("id")
     return not last.get("signature") and (None in ids or ids[0] == ids[1])
-
-
-def _joined(last: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
-    member = _TEXTS[str(piece["type"])]
-    said = {name: value for name, value in piece.items() if value is not None or name not in last}
-    before, text = last.get(member) or "", piece.get(member) or ""
-    is_repeated = piece["type"] == "thinking" and piece.get("signature") and text.startswith(before)
-    text = text if is_repeated else f"{before}{text}"  # LiteLLM's signed block may have all of the text again
-    return {**last, **said, member: text} if member in last or member in piece else {**last, **said}
 
 
 class ChatRequestWriter:

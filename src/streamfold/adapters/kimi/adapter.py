@@ -50,9 +50,6 @@ class KimiQuirks(ChatQuirks):
     counts_tokens: bool = False
 
 
-# What is assumed of a model without a family: thinking can be switched, and the hosted API fixes its sampling.
-_NEWEST = ModelFacts(thinking="default", efforts=())
-_NEWEST_HOSTED = ModelFacts(thinking="default", efforts=(), sampling="no")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{2,63}")
 
 
@@ -104,7 +101,7 @@ class KimiAdapter(ChatAdapter):
     def known_family(self, family: Family) -> Family:
         """Returns a copy of the facts about a model. Unknown facts are replaced by the facts about Kimi's newest
         models."""
-        return family.filled(_NEWEST_HOSTED if self.hosted else _NEWEST)
+        return family.filled(ModelFacts(thinking="default", efforts=(), sampling="no" if self.hosted else None))
 
     def rules(self, request: Request) -> Rules:
         rules = super().rules(request)

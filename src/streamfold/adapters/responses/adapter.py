@@ -29,11 +29,6 @@ _COUNTED = (
     "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
     "conversation", "previous_response_id",
 )  # fmt: skip
-# What a request for a compaction takes: `ResponseCompactParams` of https://github.com/openai/openai-python.
-_COMPACTED = (
-    "model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
-    "prompt_cache_retention", "service_tier", "image",
-)  # fmt: skip
 
 
 class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
@@ -106,10 +101,6 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns the path of a request. A request for a compaction has a different path than other requests:
         https://developers.openai.com/api/docs/guides/compaction."""
         return f"{self.path}/compact" if request.compact else self.path
-
-    def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        body = super().encode(request, report)
-        return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
 
     def compacted(self, reply: Reply) -> list[Message]:
         """Returns the messages that replace the conversation: the user's messages, and an item that replaces all other

@@ -322,7 +322,11 @@ class ResponsesQuirks:
 # Each of them lets the provider go on with what it has kept.
 _NEED_STORE = ("previous_response_id", "conversation", "background")
 
-
+# What a request for a compaction takes: `ResponseCompactParams` of https://github.com/openai/openai-python.
+_COMPACTED = (
+    "model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "service_tier", "image",
+)  # fmt: skip
 _NEVER_REASONS = re.compile(r"(?:.*/)?(?:gpt-3|gpt-4|chatgpt-4o)")
 
 
@@ -378,7 +382,7 @@ class ResponsesRequestWriter:
             # `{"reasoning": {"summary": "auto"}}` is no reason to drop the effort.
             mix = name in ("reasoning", "text") and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
-        return body
+        return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
 
     def _encrypts(self, request: Request) -> bool:
         known = request.capabilities.reasoning
