@@ -181,3 +181,12 @@ MESSAGE = b"".join(
         {"type": "message_stop"},
     ]
 )
+
+
+@each_row("path", ["", "/input_tokens"])
+async def test_a_forced_tool_that_the_provider_cannot_run_is_refused(path: str) -> None:
+    """It is an error of the request, also where its tokens are counted."""
+    async with behind(HELLO) as client:
+        refused = await client.post(f"{RESPONSES}{path}", json=asked(tool_choice={"type": "web_search"}))
+    assert refused.status_code == 400
+    assert "web_search" in refused.json()["error"]["message"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from secrets import token_hex
 from time import time
 from types import TracebackType
@@ -24,7 +23,7 @@ from streamfold.limits import LimitStore
 from streamfold.stores import Retention, WriteBehindStore, persistent_store
 from streamfold.turn_cache import TurnCache, TurnStore, read_turn_cache
 
-from .apis import CHAT_API, CLIENT_APIS, RESPONSES_API, APIEndpoint, ClientAPI
+from .apis import CHAT_API, CLIENT_APIS, RESPONSES_API, ClientAPI
 from .auth import Authenticator, GatewayKey, read_keys
 from .config import GatewayOptions
 from .handler import APIRoute, AppTaskGroup, RequestHandler
@@ -95,16 +94,16 @@ class Gateway:
         models: ModelRouter,
         access: Authenticator,
         options: GatewayOptions,
-        turn_cache: TurnCache | None = None,
-        responses: ResponseStore | None = None,
-        rate_limits: KeyRateLimits | None = None,
+        turn_cache: TurnCache | None,
+        responses: ResponseStore | None,
+        rate_limits: KeyRateLimits,
     ) -> None:
         self.models = models
         self.access = access
         self._draining = False
         self._turn_cache = turn_cache
         self._responses = responses
-        self._rate_limits = rate_limits or KeyRateLimits(())
+        self._rate_limits = rate_limits
         self._background = AppTaskGroup()
         metrics = Metrics(models.names, by_key=options.metrics_by_key) if options.metrics else None
         self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
@@ -117,7 +116,7 @@ class Gateway:
                 *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
                 *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
                 *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
-                *[route for api in CLIENT_APIS for endpoint in api.endpoints for route in self._routes(api, endpoint)],
+                *self._api_routes(),
             ],
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
@@ -156,7 +155,13 @@ class Gateway:
         where = options.turn_cache
         named = store_url(where) if isinstance(where, str) else where
         sizes = Retention(3 * options.turn_cache_turns, options.turn_cache_bytes, options.turn_cache_age)
-        cache, responses = read_turn_cache(named if turn_cache is None else turn_cache, sizes), _responses(options)
+        cache = read_turn_cache(named if turn_cache is None else turn_cache, sizes)
+        responses = None
+        if options.responses is not False:
+            place = "memory" if options.responses is True else store_url(options.responses, "responses")
+            limits = Retention(options.responses_number, options.responses_bytes, options.responses_age)
+            store = persistent_store(place, limits, table="responses", present=True)
+            responses = ResponseStore(store, options.responses_bytes)
         models = ModelRouter(providers, options, config, hooks)
         for key in keys:
             models.check_key(key)
@@ -228,12 +233,17 @@ class Gateway:
         async with self:
             yield
 
-    def _routes(self, api: ClientAPI, endpoint: APIEndpoint) -> list[Route]:
-        if self._responses is not None and api is RESPONSES_API and not endpoint.count_member:
+    def _api_routes(self) -> Iterator[Route]:
+        stored = None
+        if self._responses is not None:
             stored = StoredResponses(self._handler, self._background, self._responses)
-            return stored.compaction_routes(endpoint) if endpoint.compacts else stored.routes()
-        answer = APIRoute(partial(self._handler.handle, self._handler.answer, api, endpoint))
-        return [Route(endpoint.path, answer, methods=["POST"])]
+            yield from stored.routes()
+        for api in CLIENT_APIS:
+            for endpoint in api.endpoints:
+                handle = self._handler.answer
+                if stored is not None and api is RESPONSES_API and not endpoint.count_member:
+                    handle = stored.compact if endpoint.compacts else stored.create
+                yield self._handler.make_route(endpoint.path, "POST", handle, api, endpoint)
 
     async def _health(self, _: HTTPRequest) -> Response:
         return JSONResponse({"status": "ok"})
@@ -252,15 +262,6 @@ class Gateway:
         name = request.path_params["name"]
         self.models.resolve(name, client)
         return JSONResponse(_api_of(request).model_entry(name, self._began))
-
-
-def _responses(options: GatewayOptions) -> ResponseStore | None:
-    where = options.responses
-    if where is False:
-        return None
-    retention = Retention(options.responses_number, options.responses_bytes, options.responses_age)
-    place = "memory" if where is True else store_url(where, "responses")
-    return ResponseStore(persistent_store(place, retention, table="responses", present=True), options.responses_bytes)
 
 
 def _path(scope: Any) -> str:

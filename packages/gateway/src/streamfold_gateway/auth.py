@@ -60,24 +60,23 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
     """
     if isinstance(keys, str):
         raise ConfigError("keys must be a list of non-empty strings")
-    named = keys.items() if isinstance(keys, Mapping) else [(None, key) for key in keys]
-    made = [_key(name, given) for name, given in named]
+    made: list[GatewayKey] = []
+    for name, given in keys.items() if isinstance(keys, Mapping) else [(None, key) for key in keys]:
+        match given:
+            case GatewayKey():
+                made.append(given)
+            case Mapping():
+                options = dict(given)
+                key = options.pop("key", None)
+                made.append(make_key(name, key, read_settings(KeyOptions, options, "gateway")))
+            case _:
+                made.append(make_key(name, given, KeyOptions()))
     known: dict[bytes, str | None] = {}
     for client in made:
         if client.name and client.key in known:
             raise ConfigError(f"keys: {client.name!r} and {known[client.key]!r} are the same key")
         known[client.key] = client.name
     return made
-
-
-def _key(name: str | None, given: Any) -> GatewayKey:
-    if isinstance(given, GatewayKey):
-        return given
-    options: dict[str, Any] = {}
-    if isinstance(given, Mapping):
-        options = dict(given)
-        given = options.pop("key", None)
-    return make_key(name, given, read_settings(KeyOptions, options, "gateway"))
 
 
 def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
@@ -121,11 +120,10 @@ class Authenticator:
         self._check_host(headers.get("host"), scope.get("server"))
         if self._clients:
             return self._check_key(headers, scope)
-        if self._loopback_only and not _arrived_here(scope.get("server")):
-            raise http_error(
-                403,
-                "without a key, only the server's own machine may use the gateway: set api_key_env, or open = true",
-            )
+        server = scope.get("server")
+        if self._loopback_only and server and "/" not in str(server[0]) and not is_loopback(str(server[0])):
+            text = "without a key, only the server's own machine may use the gateway: set api_key_env, or open = true"
+            raise http_error(403, text)
         if is_foreign_page(origin := headers.get("origin")):
             raise http_error(403, f"web pages of {origin:.200} may not use a gateway without keys; configure a key")
         return ANONYMOUS
@@ -164,10 +162,6 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _arrived_here(server: Any) -> bool:
-    return not server or "/" in str(server[0]) or is_loopback(str(server[0]))
 
 
 def is_foreign_page(origin: str | None) -> bool:

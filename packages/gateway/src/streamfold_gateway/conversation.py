@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 from streamfold import Message, ReplyWarning
 from streamfold.serving import CONTINUE_PROMPT, GO_ON_MESSAGE, is_blank_message
-from streamfold.types import TextPart
+from streamfold.types import INSTRUCTION_ROLES, TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
 _GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a last text of the assistant, or refuse it
-_ROLES = ("system", "developer")  # two words for the same; only OpenAI's newer models know the second
 
 
 def repair_conversation(
@@ -52,10 +50,15 @@ def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Joins the instructions at the start of a conversation into one message. All instructions get the role
     `system`.
     """
-    first = [text_of(message) for message in takewhile(_is_instruction, messages)]
-    rest = tuple(replace(each, role="system") if each.role in _ROLES else each for each in messages[len(first) :])
-    text = "\n\n".join(filter(None, first))
-    return (Message("system", text), *rest) if text else rest
+    first: list[str] = []
+    for message in messages:
+        text = text_of(message)
+        if message.role not in INSTRUCTION_ROLES or text is None:
+            break
+        first.append(text)
+    rest = [replace(each, role="system") if each.role == "developer" else each for each in messages[len(first) :]]
+    joined = "\n\n".join(filter(None, first))
+    return (Message("system", joined), *rest) if joined else tuple(rest)
 
 
 def text_of(message: Message) -> str | None:
@@ -63,7 +66,8 @@ def text_of(message: Message) -> str | None:
     content = message.content
     if isinstance(content, str | None):
         return content or ""
-    return _joined(content)
+    texts = [part.text if isinstance(part, TextPart) else None for part in content]
+    return None if None in texts else "\n\n".join(filter(None, texts))
 
 
 def _is_lone_reasoning(message: Message) -> bool:
@@ -86,12 +90,3 @@ def _is_text(message: Message) -> bool:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _is_instruction(message: Message) -> bool:
-    return message.role in _ROLES and text_of(message) is not None
-
-
-def _joined(parts: Iterable[object]) -> str | None:
-    texts = [part.text if isinstance(part, TextPart) else None for part in parts]
-    return None if None in texts else "\n\n".join(text for text in texts if text)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
+from starlette.routing import Route
 
 from streamfold import APIError, ConfigError, NotConfiguredError, Reply, ReplyWarning
 from streamfold.client import requests_of, reserving_parts
@@ -34,7 +35,7 @@ from .apis import (
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import repair_conversation
-from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header, with_warning
+from .http_errors import HTTPError, from_error, http_error, misconfigured, warning_header, with_warning
 from .metrics import Metrics
 from .models import ModelRouter
 from .rate_limits import KeyRateLimits, Meter
@@ -150,7 +151,11 @@ class RequestHandler:
         self.rate_limits = rate_limits
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
-    async def handle(
+    def make_route(self, path: str, method: str, handle: Handler, api: ClientAPI, endpoint: APIEndpoint) -> Route:
+        """Returns the route that calls `handle` with each request that this method and URL path get."""
+        return Route(path, APIRoute(partial(self._handle, handle, api, endpoint)), methods=[method])
+
+    async def _handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
         """Authenticates the client and calls `handle` with the request. Sends an error response to the client if
@@ -164,7 +169,7 @@ class RequestHandler:
                 log.key = client.name
                 await handle(IncomingRequest(api, endpoint, scope, receive, response, client, log))
             except (HTTPError, StoreError) as error:
-                refusal = error if isinstance(error, HTTPError) else _store_unavailable(error)
+                refusal = from_error(error)
                 log.failed(refusal)
                 await response.send_json(*api.error_response(refusal, log.id))
         except ClientGone:
@@ -188,16 +193,16 @@ class RequestHandler:
         """
         api, log, response = incoming.api, incoming.log, incoming.response
         request = await self.parse(incoming, body)
+        if request.parsed.compact and request.route.adapters != {api.adapter}:
+            # as a server without this endpoint says it: clients then write a summary themselves
+            raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
+        routed = self.adapt(incoming, request)
         if member := incoming.endpoint.count_member:
-            number, estimated = await counted_tokens(api, request)
+            number, estimated = await counted_tokens(routed.request)
             headers = with_warning(api.headers(log.id), estimated)
             await response.send_json(200, api.count_body(member, number), headers)
             log.answered(estimated or "counted by the provider")
             return
-        if request.parsed.compact and request.route.adapters != {api.adapter}:
-            # as a server without this endpoint says it: clients then write a summary themselves
-            raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
-        routed = self.route(incoming, request)
         await self.send_reply(incoming, routed, routed.serializer(), response)
 
     async def send_reply(
@@ -254,7 +259,7 @@ class RequestHandler:
             if incoming.endpoint.compacts:
                 parsed = replace(parsed, compact=True)
         except ConfigError as error:
-            raise http_error(400, error.problem) from error
+            raise http_error(400, error.problem, cause=error) from error
         except RecursionError:
             raise http_error(400, "the request body is nested too deeply") from None
         return ClientRequest(
@@ -270,7 +275,7 @@ class RequestHandler:
             end_user=user,
         )
 
-    def route(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
+    def adapt(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
         """Changes a parsed request so that its provider accepts it.
 
         Raises:
@@ -282,7 +287,7 @@ class RequestHandler:
                 request = api.without_client_ids(request)
             request, dropped = api.adapt_request(request, route.adapters)
         except ConfigError as error:
-            raise http_error(400, error.problem) from error
+            raise http_error(400, error.problem, cause=error) from error
         request, replaced = with_operator_members(request, route.endpoints)
         messages, repaired = repair_conversation(
             request.parsed.messages, route.adapters, own=api.adapter, continues=api.continues
@@ -347,12 +352,6 @@ class AppTaskGroup:
             raise failed
 
 
-def _store_unavailable(error: StoreError) -> HTTPError:
-    refusal = http_error(503, "the store of responses is unavailable; try again later", retry_after="1")
-    refusal.__cause__ = error
-    return refusal
-
-
 def _objects_in(value: Any) -> int:
     count, todo = 0, [value]
     while todo:
@@ -408,19 +407,17 @@ class Answer:
 
     async def _send(self) -> None:
         try:
-            reply = await self._read()
-            await self._end(reply)
+            await self._end(await self._read())
         except ClientGone:
             raise
         except Exception as error:
-            refusal = _refusal(error)
+            refusal = from_error(error)
             if not self._output.started:
-                raise refusal from refusal.__cause__
+                raise refusal from refusal.cause
             self._routed.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
-            await self._end_failed(
-                b"".join([*self._unsent, self._writer.fail(self._api.stream_info(refusal), partial)])
-            )
+            failure = self._writer.fail(self._api.stream_info(refusal), partial)
+            await self._end_failed(b"".join([*self._unsent, failure]))
 
     async def _read(self) -> Reply:
         """Passes the provider's chunks on to the client, and returns the complete reply.
@@ -466,8 +463,8 @@ class Answer:
         except ConfigError as error:
             meter.not_sent()
             if isinstance(error, NotConfiguredError):
-                raise misconfigured() from error
-            raise http_error(400, error.problem) from error
+                raise misconfigured(error) from error
+            raise http_error(400, error.problem, cause=error) from error
 
     async def _end(self, reply: Reply) -> None:
         request = self._routed.request
@@ -494,15 +491,3 @@ class Answer:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
         else:
             await self._output.send_json(*self._api.error_response(refusal, self._routed.request.id))
-
-
-def _refusal(error: Exception) -> HTTPError:
-    if isinstance(error, HTTPError):
-        return error
-    made = (
-        from_provider_error(error)
-        if isinstance(error, APIError)
-        else http_error(500, "internal error; see the server's log")
-    )
-    made.__cause__ = error
-    return made

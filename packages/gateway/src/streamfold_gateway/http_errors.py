@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from streamfold import APIError, APIStatusError, APITimeoutError, ReplyWarning, UpstreamError
+from streamfold import APIError, APIStatusError, APITimeoutError, ConfigError, ReplyWarning, UpstreamError
 from streamfold.serving import error_delta
+from streamfold.stores import StoreError
 from streamfold.types import ErrorInfo
 
 _WARNINGS = "x-streamfold-warnings"
@@ -20,29 +21,49 @@ class HTTPError(Exception):
         status: the HTTP status of the response.
         info: the error that the response body describes.
         headers: additional headers of the response.
+        cause: the exception that led to the response, for the log; None if the request itself is invalid.
     """
 
-    def __init__(self, status: int, info: ErrorInfo, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, info: ErrorInfo, headers: Mapping[str, str] | None = None, cause: Exception | None = None
+    ) -> None:
         super().__init__(info.message)
         self.status = status
         self.info = info
         self.headers = headers or {}
+        self.cause = cause
 
 
-def http_error(status: int, message: str, code: str | None = None, **headers: str) -> HTTPError:
-    """Returns the error response for an error that doesn't come from a provider. Keyword arguments become headers:
-    `retry_after="1"`.
+def http_error(
+    status: int, message: str, code: str | None = None, *, cause: Exception | None = None, **headers: str
+) -> HTTPError:
+    """Returns the error response for an error that doesn't come from a provider. Other keyword arguments become
+    headers: `retry_after="1"`.
     """
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HTTPError(status, ErrorInfo(message, kind, code), written)
+    return HTTPError(status, ErrorInfo(message, kind, code), written, cause)
 
 
-def misconfigured() -> HTTPError:
+def from_error(error: Exception) -> HTTPError:
+    """Returns the error response for an exception that ended a request."""
+    match error:
+        case HTTPError():
+            return error
+        case APIError():
+            return from_provider_error(error)
+        case StoreError():
+            text = "the store of responses is unavailable; try again later"
+            return http_error(503, text, cause=error, retry_after="1")
+    return http_error(500, "internal error; see the server's log", cause=error)
+
+
+def misconfigured(cause: ConfigError) -> HTTPError:
     """Returns the error response for a request that fails because of the operator's configuration. The client doesn't
-    see the reason; the log contains it.
+    see the cause; the log contains it.
     """
-    return http_error(500, "the server is misconfigured for this model; see the server's log", x_should_retry="false")
+    text = "the server is misconfigured for this model; see the server's log"
+    return http_error(500, text, cause=cause, x_should_retry="false")
 
 
 # Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
@@ -72,7 +93,7 @@ def from_provider_error(error: APIError) -> HTTPError:
         status = 502
     headers |= warning_header(error.warnings)
     headers |= _NO_RETRY if status in _SENT_AGAIN and not error.retryable else {}
-    return HTTPError(status, info if info.status is None else replace(info, status=status), headers)
+    return HTTPError(status, info if info.status is None else replace(info, status=status), headers, error)
 
 
 def warning_header(warnings: Iterable[ReplyWarning]) -> dict[str, str]:

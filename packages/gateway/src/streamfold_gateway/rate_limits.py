@@ -246,7 +246,7 @@ class KeyRateLimits:
         expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
         if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:
             why = f"the price of the model is unknown, but {limiter.label} has a budget: configure `prices`"
-            raise misconfigured() from ConfigError(why)
+            raise misconfigured(ConfigError(why))
         reads_on = limiter.limits_cost or client.options.tpm is not None
 
         def again() -> Awaitable[Reservation]:
@@ -277,8 +277,8 @@ async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:
         headers = {"retry-after": str(ceil(error.retry_after or 1)), "x-should-retry": "false"}
         raise HTTPError(429, info, headers) from None
     except LimitStoreError as error:
-        raise http_error(
-            503, "the store of the rate limits is unavailable; try again later", retry_after="1"
-        ) from error
+        text = "the store of the rate limits is unavailable; try again later"
+        raise http_error(503, text, cause=error, retry_after="1") from error
     except ConfigError as error:
-        raise http_error(500, f"the limits of {limiter.label} can't be counted; see the server's log") from error
+        text = f"the limits of {limiter.label} can't be counted; see the server's log"
+        raise http_error(500, text, cause=error) from error

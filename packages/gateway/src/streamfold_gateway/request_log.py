@@ -155,7 +155,7 @@ class RequestLog:
         """Logs an error response, or an error at the end of a stream. The log line contains the exception that caused
         the error.
         """
-        cause = refusal.__cause__
+        cause = refusal.cause
         how = f"{self._after} (HTTP {refusal.status})"
         self._ended_with(refusal)
         match cause:
@@ -188,7 +188,7 @@ class RequestLog:
             self._line(logging.WARNING, f"attempt failed: {attempt.provider}: {attempt.problem}")
 
     def _ended_with(self, refusal: HTTPError) -> None:
-        cause = refusal.__cause__
+        cause = refusal.cause
         how: Any = "refused" if refusal.status < 500 and not isinstance(cause, APIError) else "failed"
         error = None if cause is None else type(cause).__name__
         if not isinstance(cause, APIError):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import gmtime, strftime
 from typing import Any
 
-from streamfold import APIError, Message
+from streamfold import APIError
 from streamfold.serving import (
     AnthropicSerializer,
     StreamSerializer,
@@ -21,7 +21,7 @@ from ..client_members import MESSAGES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings, listed
+from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
 
 # Prompts that are too long for a model, as clients of the Messages API understand it.
 # Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. In any
@@ -109,7 +109,7 @@ class AnthropicAPI(ClientAPI):
             return replace(info, message=message, type="invalid_request_error", code=None, status=400)
         if info.quota:
             info = replace(info, status=402)
-        if info.status == 503 and not isinstance(refusal.__cause__, APIError):
+        if info.status == 503 and not isinstance(refusal.cause, APIError):
             info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
         return info
 
@@ -120,9 +120,14 @@ class AnthropicAPI(ClientAPI):
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
         if set(adapters) == {self.adapter}:
             return replace(request, parsed=_with_anthropic_fields(request)), []
-        messages = with_one_system(tuple(each for each in request.parsed.messages if not _is_billing(each)))
+        messages = tuple(
+            message
+            for message in request.parsed.messages
+            if message.role != "system" or not (text_of(message) or "").startswith(_BILLING)
+        )
         lost = request.parsed.options.extra_body
-        return self.without_own_fields(replace(request, parsed=replace(request.parsed, messages=messages)), lost)
+        parsed = replace(request.parsed, messages=with_one_system(messages))
+        return self.without_own_fields(replace(request, parsed=parsed), lost)
 
 
 def _with_anthropic_fields(request: ClientRequest) -> Request:
@@ -130,7 +135,8 @@ def _with_anthropic_fields(request: ClientRequest) -> Request:
     options, extra = parsed.options, dict(parsed.options.extra_body)
     betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]
     if any(betas):  # some members are refused without the header that allows them
-        extra["betas"] = [*listed(extra, "betas"), *filter(None, betas)]
+        known = extra.get("betas")
+        extra["betas"] = [*(known if isinstance(known, list) else ()), *filter(None, betas)]
     thinking = request.body.get("thinking")
     if isinstance(thinking, Mapping) and (details := {name: thinking[name] for name in thinking if name != "type"}):
         extra["thinking"] = details  # how it is shown, and the exact budget
@@ -138,7 +144,3 @@ def _with_anthropic_fields(request: ClientRequest) -> Request:
     if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
         options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
     return replace(parsed, options=options)
-
-
-def _is_billing(message: Message) -> bool:
-    return message.role == "system" and (text_of(message) or "").startswith(_BILLING)

@@ -197,7 +197,7 @@ class ClientAPI(ABC):
         0.73 and opencode 1.18 retry. If the API forwards the provider's error type, this method doesn't change the
         provider's message.
         """
-        info, cause = self.info(refusal), refusal.__cause__
+        info, cause = self.info(refusal), refusal.cause
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
         if not isinstance(cause, kinds) or not cause.retryable or _TEMPORARY.search(info.message):
             return info
@@ -268,12 +268,6 @@ def _not_supported(members: Mapping[str, Any], api: str) -> Warnings:
     return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
-def listed(value: Mapping[str, Any], name: str) -> list[Any]:
-    """Returns the value of a field if the value is a list; else an empty list."""
-    found = value.get(name)
-    return found if isinstance(found, list) else []
-
-
 def permitted_members(
     body: Mapping[str, Any], known: Known, key: KeyOptions, *, any_model: bool
 ) -> tuple[dict[str, Any], tuple[ReplyWarning, ...]]:
@@ -342,7 +336,7 @@ def _not_sent(paths: list[str], why: str) -> ReplyWarning:
 _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
-async def counted_tokens(api: ClientAPI, request: ClientRequest) -> tuple[int, str]:
+async def counted_tokens(request: ClientRequest) -> tuple[int, str]:
     """Returns the number of tokens in a request, without a model request.
 
     Returns:
@@ -351,11 +345,9 @@ async def counted_tokens(api: ClientAPI, request: ClientRequest) -> tuple[int, s
     Raises:
         HTTPError: the provider rejected the token count request.
     """
-    route = request.route
-    sent, _ = with_operator_members(api.adapt_request(request, route.adapters)[0], route.endpoints)
     why = "the provider's API can't count tokens"
     try:
-        if (number := await route.count(sent.parsed, {"total": _SECONDS})) is not None:
+        if (number := await request.route.count(request.parsed, {"total": _SECONDS})) is not None:
             return number, ""
     except BadRequestError as error:
         raise from_provider_error(error) from error

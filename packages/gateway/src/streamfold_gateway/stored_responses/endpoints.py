@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import anyio
@@ -22,16 +21,8 @@ from streamfold.stores import StoreError
 from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
-from ..apis import RESPONSES_API, APIEndpoint
-from ..handler import (
-    Answer,
-    APIRoute,
-    AppTaskGroup,
-    Handler,
-    IncomingRequest,
-    RequestHandler,
-    RoutedRequest,
-)
+from ..apis import RESPONSES_API
+from ..handler import Answer, AppTaskGroup, IncomingRequest, RequestHandler, RoutedRequest
 from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
 from ..request_body import ClientGone, RequestBody
@@ -66,27 +57,20 @@ class StoredResponses:
         self._running: dict[str, BackgroundResponse] = {}
 
     def routes(self) -> list[Route]:
-        """Returns the routes of all endpoints for stored responses."""
-        endpoint = RESPONSES_API.endpoints[0]
-        path, one = endpoint.path, f"{endpoint.path}/{{response_id}}"
+        """Returns the routes of the endpoints that read, cancel and delete stored responses."""
+        api, endpoint = RESPONSES_API, RESPONSES_API.endpoints[0]
+        one = f"{endpoint.path}/{{response_id}}"
         return [
-            self._route(endpoint, path, "POST", self._create),
-            self._route(endpoint, one, "GET", self._get),
-            self._route(endpoint, one, "DELETE", self._delete),
-            self._route(endpoint, f"{one}/cancel", "POST", self._cancel),
-            self._route(endpoint, f"{one}/input_items", "GET", self._input_items),
+            self._handler.make_route(one, "GET", self._get, api, endpoint),
+            self._handler.make_route(one, "DELETE", self._delete, api, endpoint),
+            self._handler.make_route(f"{one}/cancel", "POST", self._cancel, api, endpoint),
+            self._handler.make_route(f"{one}/input_items", "GET", self._input_items, api, endpoint),
         ]
-
-    def compaction_routes(self, endpoint: APIEndpoint) -> list[Route]:
-        """Returns the routes of an endpoint that compacts conversations."""
-        return [self._route(endpoint, endpoint.path, "POST", self._compact)]
-
-    def _route(self, endpoint: APIEndpoint, path: str, method: str, handle: Handler) -> Route:
-        return Route(path, APIRoute(partial(self._handler.handle, handle, RESPONSES_API, endpoint)), methods=[method])
 
     # --- new responses ------------------------------------------------------------------------------------------------
 
-    async def _create(self, incoming: IncomingRequest) -> None:
+    async def create(self, incoming: IncomingRequest) -> None:
+        """Handles a request for a new response, and stores the response unless the request has `store: false`."""
         async with self._handler.body(incoming) as body:
             payload: dict[str, Any] = body.value if isinstance(body.value, dict) else {"store": False}
             stored, background = payload.get("store"), bool(payload.get("background"))
@@ -108,27 +92,22 @@ class StoredResponses:
             request = replace(await self._handler.parse(incoming, body), stored=about)
             kept = StoredResponse(name, owner, items, previous, {}, resumable, user=user)
             if not continues:
-                await self._attached(incoming, self._handler.route(incoming, request), kept)
+                routed = self._handler.adapt(incoming, request)
+                serializer = RESPONSES_API.serializer(routed.request, routed.options)
+                recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
+                try:
+                    await self._handler.send_reply(incoming, routed, serializer, recorder)
+                finally:
+                    recorder.close()
                 return
-            routed = self._handler.route(replace(incoming, log=replace(incoming.log)), replace(request, stream=True))
+            routed = self._handler.adapt(replace(incoming, log=replace(incoming.log)), replace(request, stream=True))
             serializer = RESPONSES_API.serializer(routed.request, routed.options)
             head = {"id": name, "created_at": request.created, "model": request.model, "status": "queued"}
             kept = replace(kept, response={**new_response_object(request.body), **head, **about})
             running = BackgroundResponse(self._responses, self._memory, kept, serializer, background=background)
         await self._detached(incoming, routed, serializer, running, body.size)
 
-    async def _attached(self, incoming: IncomingRequest, routed: RoutedRequest, kept: StoredResponse) -> None:
-        """Sends a response to its client, and stores it when it is complete. Cancels the response if the client
-        disconnects.
-        """
-        serializer = RESPONSES_API.serializer(routed.request, routed.options)
-        recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
-        try:
-            await self._handler.send_reply(incoming, routed, serializer, recorder)
-        finally:
-            recorder.close()
-
-    async def _compact(self, incoming: IncomingRequest) -> None:
+    async def compact(self, incoming: IncomingRequest) -> None:
         """Compacts a conversation, which may refer to a stored response. The compacted conversation isn't stored."""
         async with self._handler.body(incoming) as body:
             if isinstance(payload := body.value, dict):
