@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,53 +46,37 @@ class Metrics:
         except ImportError as exc:
             raise ConfigError("metrics need an extra: pip install 'streamfold-gateway[metrics]'") from exc
         self._names = frozenset(names)
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "streamfold_requests", "Requests by outcome.", ["api", "model", "provider", "outcome", "status"],
-            registry=registry,
-        )  # fmt: skip
-        self._seconds = Histogram(
-            "streamfold_request_seconds", "Duration of requests in seconds.", ["api", "model"],
-            buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._first = Histogram(
-            "streamfold_first_chunk_seconds", "Seconds until a provider's answer began.", ["model", "provider"],
-            buckets=_SECONDS, registry=registry,
-        )  # fmt: skip
-        self._tokens = Counter(
-            "streamfold_tokens", "Tokens, as counted by the providers.", ["model", "provider", "kind"],
-            registry=registry,
-        )  # fmt: skip
-        self._cost = Counter(
-            "streamfold_cost", "Known cost of responses.", ["model", "provider", "currency"],
-            registry=registry,
-        )  # fmt: skip
-        self._estimated = Counter(
-            "streamfold_cost_estimated", "The estimated part of the cost.",
-            ["model", "provider", "currency"], registry=registry,
-        )  # fmt: skip
-        self._warnings = Counter("streamfold_warnings", "Responses with this warning.", ["code"], registry=registry)
-        self._attempts = Counter("streamfold_failed_attempts", "Failed attempts.", ["provider"], registry=registry)
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        histogram = partial(Histogram, buckets=_SECONDS, registry=self._registry)
+        by_provider = ["model", "provider"]
+        self._requests = counter(
+            "streamfold_requests", "Requests by outcome.", ["api", *by_provider, "outcome", "status"]
+        )
+        self._seconds = histogram("streamfold_request_seconds", "Duration of requests in seconds.", ["api", "model"])
+        self._first = histogram(
+            "streamfold_first_chunk_seconds", "Seconds until a provider's answer began.", by_provider
+        )
+        self._tokens = counter("streamfold_tokens", "Tokens, as counted by the providers.", [*by_provider, "kind"])
+        self._cost = counter("streamfold_cost", "Known cost of responses.", [*by_provider, "currency"])
+        self._estimated = counter(
+            "streamfold_cost_estimated", "The estimated part of the cost.", [*by_provider, "currency"]
+        )
+        self._warnings = counter("streamfold_warnings", "Responses with this warning.", ["code"])
+        self._attempts = counter("streamfold_failed_attempts", "Failed attempts.", ["provider"])
         self._by_key = by_key
         self._keys: set[str] = set()
         if by_key:
-            self._key_requests = Counter(
-                "streamfold_key_requests", "Requests of a gateway key by outcome.", ["key", "outcome"],
-                registry=registry,
-            )  # fmt: skip
-            self._key_tokens = Counter(
-                "streamfold_key_tokens", "Tokens of a gateway key.", ["key", "kind"], registry=registry
+            self._key_requests = counter(
+                "streamfold_key_requests", "Requests of a gateway key by outcome.", ["key", "outcome"]
             )
-            self._key_cost = Counter(
-                "streamfold_key_cost",
-                "Cost of the responses for a gateway key.",
-                ["key", "currency"],
-                registry=registry,
+            self._key_tokens = counter("streamfold_key_tokens", "Tokens of a gateway key.", ["key", "kind"])
+            self._key_cost = counter(
+                "streamfold_key_cost", "Cost of the responses for a gateway key.", ["key", "currency"]
             )
         self._running = Gauge(
-            "streamfold_requests_running", "Requests in flight.", registry=registry,
-            multiprocess_mode="livesum",
-        )  # fmt: skip
+            "streamfold_requests_running", "Requests in flight.", registry=self._registry, multiprocess_mode="livesum"
+        )
 
     def running(self, number: int) -> None:
         """Sets the number of requests in flight."""
@@ -99,23 +84,24 @@ class Metrics:
 
     def observe(self, outcome: RequestOutcome) -> None:
         """Counts a completed request."""
-        model, provider = self._model(outcome.model), outcome.provider or ""
+        served = [name for name in (outcome.model, outcome.model.partition(":")[0]) if name in self._names]
+        model, provider = served[0] if served else "other", outcome.provider or ""
         self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
         self._seconds.labels(outcome.api, model).observe(outcome.seconds)
         if outcome.first is not None:
             self._first.labels(model, provider).observe(outcome.first)
-        for name in TOKEN_COUNTS:
-            if count := getattr(outcome.usage, name, None):
-                self._tokens.labels(model, provider, name.removesuffix("_tokens")).inc(count)
+        counts = {name.removesuffix("_tokens"): getattr(outcome.usage, name, None) or 0 for name in TOKEN_COUNTS}
+        tokens = {kind: count for kind, count in counts.items() if count}
+        for kind, count in tokens.items():
+            self._tokens.labels(model, provider, kind).inc(count)
         if (cost := outcome.cost) is not None:
             for counter in [self._cost, *([self._estimated] if cost.estimated else [])]:
                 counter.labels(model, provider, cost.currency).inc(float(cost.amount))
         if self._by_key:
             key = self._key(outcome.key)
             self._key_requests.labels(key, outcome.how).inc()
-            for name in TOKEN_COUNTS:
-                if count := getattr(outcome.usage, name, None):
-                    self._key_tokens.labels(key, name.removesuffix("_tokens")).inc(count)
+            for kind, count in tokens.items():
+                self._key_tokens.labels(key, kind).inc(count)
             if cost is not None:
                 self._key_cost.labels(key, cost.currency).inc(float(cost.amount))
         for code in outcome.warnings:
@@ -144,10 +130,6 @@ class Metrics:
         if name and len(self._keys) < _MAX_KEYS:
             self._keys.add(name)
         return name if name in self._keys else "other" if name else ""
-
-    def _model(self, name: str) -> str:
-        known = next((each for each in (name, name.partition(":")[0]) if each in self._names), None)
-        return known or "other"
 
 
 def forget_dead_processes(folder: Path) -> None:

@@ -235,7 +235,7 @@ class _Connection:
         if payload.get("generate") is False:
             await self._warm_up(turn, payload)
             return
-        writer = _EventWriter(partial(self._forward, turn), partial(self._forward_error, turn))
+        writer = _EventWriter(self, turn)
         scope = {**self._scope, "type": "http", "method": "POST", "path_params": {}, "headers": self._headers(turn)}
         rest = [turn.body]
 
@@ -314,10 +314,10 @@ class _Connection:
         response |= {"model": payload.get("model"), "store": False}
         done = {**response, "status": "completed", "completed_at": int(time())}
         with suppress(OSError):  # as in `_refuse`
-            await self._forward(turn, "response.created", {"sequence_number": 0, "response": response})
-            await self._forward(turn, "response.completed", {"sequence_number": 1, "response": done})
+            await self.forward(turn, "response.created", {"sequence_number": 0, "response": response})
+            await self.forward(turn, "response.completed", {"sequence_number": 1, "response": done})
 
-    async def _forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
+    async def forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
         """Sends a response's event to the client. Remembers the response when it is complete."""
         if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
             await self._send(event)
@@ -334,7 +334,8 @@ class _Connection:
                 self._remember(turn, response)
         await self._send(json_text(payload))
 
-    async def _forward_error(self, turn: _Turn, status: int, headers: dict[str, str], body: bytes) -> None:
+    async def forward_error(self, turn: _Turn, status: int, headers: dict[str, str], body: bytes) -> None:
+        """Sends an error response to the client as an event."""
         self._forget(turn.lane)
         await self._send_error(status, json.loads(body), headers, turn.lane)
 
@@ -373,21 +374,13 @@ class _EventWriter:
     """The ASGI function `send` of an emulated POST request. Passes on each SSE event, or an error response, to the
     WebSocket.
 
-    Args:
-        event: called with the type and the JSON of each event.
-        error: called with the status, the headers and the body of a response that isn't a stream.
-
     Attributes:
         ended: true if the end of the response has been written.
     """
 
-    def __init__(
-        self,
-        event: Callable[[str, str], Awaitable[None]],
-        error: Callable[[int, dict[str, str], bytes], Awaitable[None]],
-    ) -> None:
-        self._event = event
-        self._error = error
+    def __init__(self, connection: _Connection, turn: _Turn) -> None:
+        self._connection = connection
+        self._turn = turn
         self.ended = False
         self._status = 0
         self._headers: dict[str, str] = {}
@@ -404,7 +397,8 @@ class _EventWriter:
             for block in blocks:
                 fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if line[:1] not in (b":", b""))
                 if b"data" in fields:  # else it is a comment
-                    await self._event(fields.get(b"event", b"").decode(), fields[b"data"].decode())
+                    kind, data = fields.get(b"event", b"").decode(), fields[b"data"].decode()
+                    await self._connection.forward(self._turn, kind, data)
         elif not message.get("more_body"):
-            await self._error(self._status, self._headers, self._data)
+            await self._connection.forward_error(self._turn, self._status, self._headers, self._data)
         self.ended = not message.get("more_body")
