@@ -12,7 +12,7 @@ from streamfold.config import Config, RateLimitSettings, read_config, variable_v
 from streamfold.net import is_loopback, make_client
 
 from .app import Gateway
-from .auth import GatewayKey, make_key, read_keys
+from .auth import make_key, read_keys
 from .config import GatewaySettings
 
 
@@ -73,10 +73,15 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     Raises:
         ConfigError: there are no providers, or a setting is invalid.
     """
+    keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
+    named = [
+        make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)
+        for name, given in chosen.keys.items()
+    ]
     return Gateway.build(
         {name: name for name in chosen.providers} or None,
         chosen,
-        _keys(chosen),
+        read_keys(keys) + read_keys(named),
         config=config,
         rate_limits=config.rate_limits() or RateLimitSettings(),
         hooks=page.hooks if page else (),
@@ -108,12 +113,3 @@ async def preload(app: Gateway) -> None:
         with suppress(ConfigError):  # a provider that can't do without it says so
             await make_client(transport).aclose()
     app.models.price()
-
-
-def _keys(chosen: GatewaySettings) -> list[GatewayKey]:
-    keys = [variable_value(variable, "gateway: api_key_env") for variable in chosen.api_key_env]
-    named = [
-        make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)
-        for name, given in chosen.keys.items()
-    ]
-    return read_keys(keys) + read_keys(named)

@@ -255,10 +255,8 @@ class ModelRouter:
             check_model(given, "gateway()")
             model: ChatModel = given
             return model
-        if isinstance(given, Mapping):
-            made = Provider.from_config(given, hooks=self._hooks).prefer_aiohttp()
-        else:
-            made = Provider.from_config(given, config=config, hooks=self._hooks).prefer_aiohttp()
+        file = None if isinstance(given, Mapping) else config  # `from_config` refuses one for a mapping
+        made = Provider.from_config(given, config=file, hooks=self._hooks).prefer_aiohttp()
         self._made.append(made)
         return made
 

@@ -146,7 +146,10 @@ class UsageMeter:
         if self._began is None:
             self._reservation.cancel()
             return
-        counted, error = self._counted(), self._error
+        calls = self._reply.tool_calls if self._reply else ()
+        written = self._stream.partial_tool_calls if self._stream else ()
+        texts = [*(call.raw_arguments for call in calls), *(call.text for call in written)]
+        counted, error = self._written + sum(map(text_tokens, texts)), self._error
         if error is not None and not counted and (failed_before_answer(error) or isinstance(error, UpstreamError)):
             self._reservation.failed()
             return
@@ -172,26 +175,9 @@ class UsageMeter:
             usage, cost = Usage(read, written, read + written), cost if whole else None
         self._reservation.charge(usage, cost or self._cost(usage), partial=not whole)
 
-    def _counted(self) -> int:
-        """Estimates the number of output tokens received so far."""
-        calls = self._reply.tool_calls if self._reply else ()
-        written = self._stream.partial_tool_calls if self._stream else ()
-        texts = [*(call.raw_arguments for call in calls), *(call.text for call in written)]
-        return self._written + sum(map(text_tokens, texts))
-
 
 def _most_output(request: Request) -> int:
     return request.options.max_output_tokens or _ASSUMED
-
-
-def most_expected(request: Request, most_output: int | None) -> Usage:
-    """Returns the highest usage that a request can cause.
-
-    Args:
-        most_output: the output token limit; None: the limit that the request itself sets.
-    """
-    read, written = estimated_tokens(request), most_output or _most_output(request)
-    return Usage(read, written, read + written)
 
 
 Meter: TypeAlias = UsageMeter | Unmetered
@@ -219,17 +205,12 @@ class KeyRateLimits:
             options = {"on_store_error": store.on_store_error, "replicas": store.replicas}
             store = store_url(store.store, "rate_limits.store")
         for client in clients:
-            limits = client.options.rate_limits()
-            if limits:
-                name = f"gateway key {client.name}"
-                self._limiters[client.name] = limiter = RateLimiter(
-                    name,
-                    **limits,
-                    store=store,
-                    burst=_burst(limits.get("rpm")),
-                    label=f"key {client.name!r}",
-                    **options,
-                )
+            if limits := client.options.rate_limits():
+                name, label = f"gateway key {client.name}", f"key {client.name!r}"
+                # The first request needs no burst. A little more is allowed, because sums of floats drift.
+                burst = max(0.0, _MINUTE - 0.999 * _MINUTE / limits["rpm"]) if "rpm" in limits else _MINUTE
+                limiter = RateLimiter(name, **limits, store=store, burst=burst, label=label, **options)
+                self._limiters[client.name] = limiter
                 store = limiter.store  # one connection for all of them
 
     async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
@@ -243,7 +224,9 @@ class KeyRateLimits:
             return Unmetered()
         route, request = routed.route, routed.parsed
         bound: Cost | None = None
-        expected = most_expected(request, route.max_output_tokens(request.options.max_output_tokens))
+        read = estimated_tokens(request)
+        written = route.max_output_tokens(request.options.max_output_tokens) or _most_output(request)
+        expected = Usage(read, written, read + written)  # the highest usage that the request can cause
         if limiter.limits_cost and (bound := route.cost(expected)) is None and not route.priced:
             why = f"the price of the model is unknown, but {limiter.label} has a budget: configure `prices`"
             raise misconfigured(ConfigError(why))
@@ -259,10 +242,6 @@ class KeyRateLimits:
         async with AsyncExitStack() as stack:
             for limiter in self._limiters.values():
                 stack.push_async_callback(limiter.aclose)
-
-
-def _burst(rpm: float | None) -> float:
-    return max(0.0, _MINUTE - 0.999 * _MINUTE / rpm) if rpm else _MINUTE  # the first needs none; sums of floats drift
 
 
 async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:

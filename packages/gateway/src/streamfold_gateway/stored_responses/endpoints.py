@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from ..rate_limits import Meter
 from ..request_body import ClientGone, RequestBody
 from ..response_stream import ResponseStream
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
-from .references import ReferenceResolver, input_items, listed_item, not_found
+from .references import ReferenceResolver, input_items, listed_item
 from .store import ResponseStore, StoredResponse
 
 _POLL = 0.25  # seconds between two looks at a response that another process makes
@@ -79,8 +78,7 @@ class StoredResponses:
                 return
             if background and stored is False:
                 raise http_error(400, "background: true can't be combined with store: false")
-            user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
-            items = await self._expand(body, payload, incoming.client.id, user)
+            items, user = await self._expand(incoming, body)
             if stored is False:
                 await self._handler.reply(incoming, body)
                 return
@@ -110,13 +108,19 @@ class StoredResponses:
     async def compact(self, incoming: IncomingRequest) -> None:
         """Compacts a conversation, which may refer to a stored response. The compacted conversation isn't stored."""
         async with self._handler.body(incoming) as body:
-            if isinstance(payload := body.value, dict):
-                user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
-                await self._expand(body, payload, incoming.client.id, user)
+            if isinstance(body.value, dict):
+                await self._expand(incoming, body)
             await self._handler.reply(incoming, body)
 
-    async def _expand(self, body: RequestBody, payload: Mapping[str, Any], caller: str, user: str) -> list[Any]:
-        conversation = ReferenceResolver(self._responses, caller, user, body.grow)
+    async def _expand(self, incoming: IncomingRequest, body: RequestBody) -> tuple[list[Any], str]:
+        """Replaces the references in a request's body by the stored items that they name.
+
+        Returns:
+            The input items of the request itself, and the end user that it names.
+        """
+        payload = body.value
+        user = named_end_user(payload, Headers(scope=incoming.scope), explicit=True)
+        conversation = ReferenceResolver(self._responses, incoming.client.id, user, body.grow)
         sent = {name: value for name, value in payload.items() if name not in (*_OURS, "store")}
         items = await conversation.resolved(input_items(payload.get("input")))
         previous = payload.get("previous_response_id")
@@ -127,7 +131,7 @@ class StoredResponses:
         elif isinstance(payload.get("input"), list):
             sent["input"] = items
         body.value = {**sent, "store": False}
-        return items
+        return items, user
 
     async def _detached(
         self,
@@ -286,7 +290,7 @@ class StoredResponses:
         else:
             kept = await self._responses.get(response_id, incoming.client.id, user)
         if kept is None:
-            raise not_found(response_id)
+            raise http_error(404, f"there is no response {response_id[:200]!r}: it has expired, or was never stored")
         return kept
 
     async def _follow(self, incoming: IncomingRequest, response_id: str, after: int) -> None:

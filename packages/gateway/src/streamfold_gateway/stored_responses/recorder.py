@@ -282,10 +282,8 @@ class BackgroundResponse(Recorder):
         self._news = anyio.Event()
         self._changed = anyio.Event()
         self._saving = anyio.Lock()
-        self._saved: tuple[bytes | memoryview, bool] = (
-            b"",
-            True,
-        )  # the stored state, and whether it says that events are stored
+        # The stored state, and whether the store has the events too.
+        self._saved: tuple[bytes | memoryview, bool] = b"", True
         self.forgotten = self._not_stored = False
         self.warnings: list[str] = []
         self.storage_warning = ""
@@ -294,7 +292,7 @@ class BackgroundResponse(Recorder):
 
     async def begin(self) -> bool:
         """Stores the response object before the first event. Returns whether it was stored."""
-        self._not_stored = not await self._put(self.state_of(self.kept.response), [], ended=False)
+        self._not_stored = not await self._put(json.dumps(self.kept.response).encode(), [], ended=False)
         return not self._not_stored
 
     def close(self) -> None:
@@ -316,11 +314,6 @@ class BackgroundResponse(Recorder):
     def _free_unused(self) -> None:
         if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
             self.serializer, self.events, self.state, self._shown = None, [], b"", b""
-
-    @staticmethod
-    def state_of(response: Mapping[str, Any]) -> bytes:
-        """Returns a response object as JSON."""
-        return json.dumps(response).encode()
 
     # --- for who makes it ---------------------------------------------------------------------------------------------
 
@@ -438,7 +431,7 @@ class BackgroundResponse(Recorder):
 
     # --- keeping and telling ------------------------------------------------------------------------------------------
 
-    async def save(self) -> str:
+    async def save(self) -> None:
         """Stores the events recorded so far and passes them to subscribers, who also get `storage_warning`."""
         async with self._saving:
             while (last := self._last) > self._told:
@@ -446,7 +439,6 @@ class BackgroundResponse(Recorder):
                 await self._keep(self._behind(self._told))
                 self._told, self._shown = last, state
                 self._notify()
-        return ""
 
     async def _keep(self, events: list[SerializedEvent]) -> None:
         state, over = self.state, self.over
@@ -478,7 +470,7 @@ class BackgroundResponse(Recorder):
         if self.background:
             error = {"code": "response_too_long", "message": "the response is too long to be stored"}
             response, _ = interrupted_response(self.kept.response, [], "failed", error=error)
-            await self._put(self.state_of(response), [], ended=True)
+            await self._put(json.dumps(response).encode(), [], ended=True)
 
     async def _delete(self) -> None:
         with suppress(StoreError):  # out of reach: it has the beginning of this response, without an end

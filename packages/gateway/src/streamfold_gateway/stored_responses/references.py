@@ -13,17 +13,12 @@ import anyio
 
 from streamfold.serving import json_text
 
-from ..http_errors import HTTPError, http_error
+from ..http_errors import http_error
 from .store import ResponseStore
 
 _LONGEST = 1000  # responses of one conversation
 _PATIENCE = 10.0  # seconds to read what a request refers to
 _ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a serializer has named after its response
-
-
-def not_found(response_id: str) -> HTTPError:
-    """Returns the error for a response that doesn't exist or belongs to another client."""
-    return http_error(404, f"there is no response {response_id[:200]!r}: it has expired, or was never stored")
 
 
 def input_items(given: Any) -> list[Any]:
@@ -81,7 +76,7 @@ class ReferenceResolver:
                 if not kept.ended:
                     raise http_error(400, f"previous_response_id: the response {wanted!r} is still in progress")
                 turns.append([*kept.items, *without_cut_calls(kept.response["output"])])
-                self._count(_size(turns[-1]))
+                self._count(len(json_text(turns[-1])))
                 wanted = kept.previous
         return [item for turn in reversed(turns) for item in turn]
 
@@ -108,7 +103,7 @@ class ReferenceResolver:
                     kept = await self._responses.get(response_id, self._owner, self._user)
                     outputs[response_id] = {found.get("id"): found for found in kept.response["output"]} if kept else {}
                 if (found := outputs[response_id].get(item_id)) is not None:
-                    sizes[item_id] = sizes.get(item_id) or _size(found)
+                    sizes[item_id] = sizes.get(item_id) or len(json_text(found))
                     self._count(sizes[item_id])
                     made[at] = found
         return made
@@ -121,13 +116,8 @@ def _within_reason() -> Iterator[None]:
         with anyio.fail_after(_PATIENCE):
             yield
     except TimeoutError:
-        raise http_error(
-            503, "the references of the request can't be read now; try again later", retry_after="1"
-        ) from None
-
-
-def _size(value: Any) -> int:
-    return len(json_text(value))
+        text = "the references of the request can't be read now; try again later"
+        raise http_error(503, text, retry_after="1") from None
 
 
 def without_cut_calls(output: list[Any]) -> list[Any]:
