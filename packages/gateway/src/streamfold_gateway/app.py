@@ -37,8 +37,6 @@ from .websockets import WebSocketEndpoint, refuse_websocket
 
 log = logging.getLogger("streamfold.gateway")
 
-_VERSIONS = ("v1", "v1beta")  # the second one is Gemini's
-
 
 def gateway(
     providers: Mapping[str, Any] | ChatModel | None = None,
@@ -81,43 +79,55 @@ def gateway(
     named = {"turn_cache": turn_cache} if isinstance(turn_cache, str | bool) else {}
     read = read_settings(GatewayOptions, {**options, **named}, "gateway")
     cache = None if isinstance(turn_cache, str | bool) else turn_cache
-    return Gateway.build(
+    return Gateway(
         providers, read, read_keys(keys), config=config, rate_limits=rate_limits, turn_cache=cache, hooks=hooks
     )
 
 
 class Gateway:
-    """The ASGI app that `gateway` returns."""
+    """The ASGI app that `gateway` returns, for options and keys that have been validated already.
+
+    Args:
+        turn_cache: a turn cache that replaces the one in the options.
+        loopback_only: accept only requests to a loopback address.
+    """
 
     def __init__(
         self,
-        models: ModelRouter,
-        access: Authenticator,
+        providers: Mapping[str, Any] | ChatModel | None,
         options: GatewayOptions,
-        turn_cache: TurnCache | None,
-        responses: ResponseStore | None,
-        rate_limits: KeyRateLimits,
+        keys: Collection[GatewayKey],
+        *,
+        config: str | os.PathLike[str] | Config | None = None,
+        rate_limits: RateLimitSettings | LimitStore | str | None = None,
+        turn_cache: TurnCache | TurnStore | None = None,
+        hooks: Hooks | Iterable[Hooks] = (),
+        loopback_only: bool = False,
     ) -> None:
-        self.models = models
-        self.access = access
+        where = options.turn_cache
+        named = store_url(where) if isinstance(where, str) else where
+        sizes = Retention(3 * options.turn_cache_turns, options.turn_cache_bytes, options.turn_cache_age)
+        self._turn_cache = read_turn_cache(named if turn_cache is None else turn_cache, sizes)
+        self._responses: ResponseStore | None = None
+        if options.responses is not False:
+            place = "memory" if options.responses is True else store_url(options.responses, "responses")
+            limits = Retention(options.responses_number, options.responses_bytes, options.responses_age)
+            store = persistent_store(place, limits, table="responses", present=True)
+            self._responses = ResponseStore(store, options.responses_bytes)
+        if providers is not None and not isinstance(providers, Mapping):
+            providers = {providers.name: providers}
+        self.models = models = ModelRouter(providers, options, config, hooks)
+        for key in keys:
+            models.check_key(key)
+        self.access = Authenticator(keys, options.hosts, loopback_only=loopback_only)
+        self._rate_limits = KeyRateLimits(keys, rate_limits)
         self._draining = False
-        self._turn_cache = turn_cache
-        self._responses = responses
-        self._rate_limits = rate_limits
         self._background = AppTaskGroup()
         metrics = Metrics(models.names, by_key=options.metrics_by_key) if options.metrics else None
-        self._handler = RequestHandler(models, access, options, turn_cache, self._rate_limits, metrics)
+        self._handler = RequestHandler(models, self.access, options, self._turn_cache, self._rate_limits, metrics)
         self._began = int(time())
         self._app = Starlette(
-            routes=[
-                Route("/", self._health, methods=["GET"]),  # and HEAD: the first request of Claude Code
-                *[Route(path, self._health, methods=["GET"]) for path in ("/healthz", "/livez")],
-                Route("/readyz", self._ready, methods=["GET"]),
-                *([Route("/metrics", metrics.endpoint(access), methods=["GET"])] if metrics else []),
-                *[Route(f"/{version}/models", self._list, methods=["GET"]) for version in _VERSIONS],
-                *[Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"]) for version in _VERSIONS],
-                *self._api_routes(),
-            ],
+            routes=list(self._routes(metrics)),
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
         )
@@ -128,45 +138,8 @@ class Gateway:
             if isinstance(route, Route) and isinstance(route.endpoint, APIRoute) and route.methods == {"POST"}
         }
         post = self._direct[RESPONSES_API.endpoints[0].path]
-        stores = responses is not None
+        stores = self._responses is not None
         self._websockets = WebSocketEndpoint(post, self._handler, stores=stores) if options.websockets else None
-
-    @classmethod
-    def build(
-        cls,
-        providers: Mapping[str, Any] | ChatModel | None,
-        options: GatewayOptions,
-        keys: Collection[GatewayKey],
-        *,
-        config: str | os.PathLike[str] | Config | None = None,
-        rate_limits: RateLimitSettings | LimitStore | str | None = None,
-        turn_cache: TurnCache | TurnStore | None = None,
-        hooks: Hooks | Iterable[Hooks] = (),
-        loopback_only: bool = False,
-    ) -> Gateway:
-        """Returns the app for options and keys that have been validated already; see `gateway`.
-
-        Args:
-            turn_cache: a turn cache that replaces the one in the options.
-            loopback_only: accept only requests to a loopback address.
-        """
-        if providers is not None and not isinstance(providers, Mapping):
-            providers = {providers.name: providers}
-        where = options.turn_cache
-        named = store_url(where) if isinstance(where, str) else where
-        sizes = Retention(3 * options.turn_cache_turns, options.turn_cache_bytes, options.turn_cache_age)
-        cache = read_turn_cache(named if turn_cache is None else turn_cache, sizes)
-        responses = None
-        if options.responses is not False:
-            place = "memory" if options.responses is True else store_url(options.responses, "responses")
-            limits = Retention(options.responses_number, options.responses_bytes, options.responses_age)
-            store = persistent_store(place, limits, table="responses", present=True)
-            responses = ResponseStore(store, options.responses_bytes)
-        models = ModelRouter(providers, options, config, hooks)
-        for key in keys:
-            models.check_key(key)
-        access = Authenticator(keys, options.hosts, loopback_only=loopback_only)
-        return cls(models, access, options, cache, responses, KeyRateLimits(keys, rate_limits))
 
     @property
     def draining(self) -> bool:
@@ -233,7 +206,15 @@ class Gateway:
         async with self:
             yield
 
-    def _api_routes(self) -> Iterator[Route]:
+    def _routes(self, metrics: Metrics | None) -> Iterator[Route]:
+        for path in ("/", "/healthz", "/livez"):  # Claude Code first sends HEAD /
+            yield Route(path, self._health, methods=["GET"])
+        yield Route("/readyz", self._ready, methods=["GET"])
+        if metrics is not None:
+            yield Route("/metrics", metrics.endpoint(self.access), methods=["GET"])
+        for version in ("v1", "v1beta"):  # the second one is Gemini's
+            yield Route(f"/{version}/models", self._list, methods=["GET"])
+            yield Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"])
         stored = None
         if self._responses is not None:
             stored = StoredResponses(self._handler, self._background, self._responses)

@@ -228,18 +228,13 @@ class MemberFilter:
                 members = known[documented]
                 is_object = members is not None and isinstance(inner, Mapping)
                 kept[name] = self._object(inner, members or {}, f"{where}.") if is_object else inner
-            elif self._may_be_sent(where, name, inner):
+            elif not isinstance(inner, bool) and chooses_destination(name):  # `allow_fallbacks: false` chooses nothing
+                self._remove(self.destinations, where, inner)
+            elif self.only_known and where not in self.passthrough:
+                self._remove(self.unknown, where, inner)
+            else:
                 kept[name] = self._without_destinations(inner, where)
         return kept
-
-    def _may_be_sent(self, where: str, name: str, value: Any) -> bool:
-        if not isinstance(value, bool) and chooses_destination(name):  # `allow_fallbacks: false` chooses nothing
-            self._remove(self.destinations, where, value)
-            return False
-        if self.only_known and where not in self.passthrough:
-            self._remove(self.unknown, where, value)
-            return False
-        return True
 
     def _without_destinations(self, value: Any, where: str) -> Any:
         """Filters the fields of an undocumented object or list, at any depth."""

@@ -78,7 +78,7 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
         make_key(name, variable_value(given.key_env, f"gateway.keys.{name}.key_env"), given)
         for name, given in chosen.keys.items()
     ]
-    return Gateway.build(
+    return Gateway(
         {name: name for name in chosen.providers} or None,
         chosen,
         read_keys(keys) + read_keys(named),
