@@ -8,7 +8,7 @@ from typing import Any
 
 from streamfold import Message, ReplyWarning
 from streamfold.serving import CONTINUE_PROMPT, GO_ON_MESSAGE, is_blank_message
-from streamfold.types import INSTRUCTION_ROLES, TextPart
+from streamfold.types import TextPart
 
 _REASONING = ("reasoning", "thinking", "redacted_thinking")
 _GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a last text of the assistant, or refuse it
@@ -53,7 +53,7 @@ def with_one_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     first: list[str] = []
     for message in messages:
         text = text_of(message)
-        if message.role not in INSTRUCTION_ROLES or text is None:
+        if message.role not in ("system", "developer") or text is None:
             break
         first.append(text)
     rest = [replace(each, role="system") if each.role == "developer" else each for each in messages[len(first) :]]

@@ -35,7 +35,7 @@ from .apis import (
 from .auth import Authenticator, GatewayKey
 from .config import GatewayOptions
 from .conversation import repair_conversation
-from .http_errors import HTTPError, from_error, http_error, misconfigured, warning_header, with_warning
+from .http_errors import HTTPError, from_provider_error, http_error, misconfigured, warning_header, with_warning
 from .metrics import Metrics
 from .models import ModelRouter
 from .rate_limits import KeyRateLimits, Meter
@@ -169,7 +169,7 @@ class RequestHandler:
                 log.key = client.name
                 await handle(IncomingRequest(api, endpoint, scope, receive, response, client, log))
             except (HTTPError, StoreError) as error:
-                refusal = from_error(error)
+                refusal = _error_response(error)
                 log.failed(refusal)
                 await response.send_json(*api.error_response(refusal, log.id))
         except ClientGone:
@@ -411,7 +411,7 @@ class Answer:
         except ClientGone:
             raise
         except Exception as error:
-            refusal = from_error(error)
+            refusal = _error_response(error)
             if not self._output.started:
                 raise refusal from refusal.cause
             self._routed.log.failed(refusal)
@@ -491,3 +491,16 @@ class Answer:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
         else:
             await self._output.send_json(*self._api.error_response(refusal, self._routed.request.id))
+
+
+def _error_response(error: Exception) -> HTTPError:
+    """Returns the error response for an exception that ended a request."""
+    match error:
+        case HTTPError():
+            return error
+        case APIError():
+            return from_provider_error(error)
+        case StoreError():
+            text = "the store of responses is unavailable; try again later"
+            return http_error(503, text, cause=error, retry_after="1")
+    return http_error(500, "internal error; see the server's log", cause=error)

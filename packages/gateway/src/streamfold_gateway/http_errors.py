@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from streamfold import APIError, APIStatusError, APITimeoutError, ConfigError, ReplyWarning, UpstreamError
 from streamfold.serving import error_delta
-from streamfold.stores import StoreError
 from streamfold.types import ErrorInfo
 
 _WARNINGS = "x-streamfold-warnings"
@@ -43,19 +42,6 @@ def http_error(
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written, cause)
-
-
-def from_error(error: Exception) -> HTTPError:
-    """Returns the error response for an exception that ended a request."""
-    match error:
-        case HTTPError():
-            return error
-        case APIError():
-            return from_provider_error(error)
-        case StoreError():
-            text = "the store of responses is unavailable; try again later"
-            return http_error(503, text, cause=error, retry_after="1")
-    return http_error(500, "internal error; see the server's log", cause=error)
 
 
 def misconfigured(cause: ConfigError) -> HTTPError:
