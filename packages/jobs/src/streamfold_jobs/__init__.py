@@ -1,4 +1,4 @@
-"""Batch jobs: sends rows to a model and stores the answers, so that a killed job can be continued.
+"""Batch jobs: send many rows to a model and store the answers, so that a killed job can be continued.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

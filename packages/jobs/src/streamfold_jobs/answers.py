@@ -25,8 +25,8 @@ class Answer:
         members: the answer as JSON data: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for
             invalid arguments), finish reason, model, request id, usage, cost and warnings; None for an error.
         error: `type` and `message` of the error; None for an answer.
-        tries: the number of times that the job sent the row.
-        seconds: seconds that the last try took.
+        tries: how often the job sent the row.
+        seconds: the duration of the last try.
     """
 
     id: str
@@ -65,14 +65,16 @@ class Answer:
 
     @property
     def usage(self) -> Usage:
-        """The token counts of the answer. A count is None if the server didn't send it. Answers that a check rejected
-        also have token counts.
+        """The token counts of the answer. A count is None if the server didn't send it. An answer that the job's
+        `check` function rejected has token counts too.
         """
         return _read_usage(self._spent("usage") or {})
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the answer; None if it is unknown. Answers that a check rejected also have a cost."""
+        """The cost of the answer; None if it is unknown. An answer that the job's `check` function rejected has a cost
+        too.
+        """
         members = self._spent("cost")
         return read_cost(**members) if members else None
 
@@ -82,7 +84,7 @@ class Answer:
         return found
 
     def as_line(self) -> dict[str, Any]:
-        """Returns the answer's fields in the output file."""
+        """Returns the answer as a line of the output file."""
         line: dict[str, Any] = {"id": self.id}
         line |= {"error": dict(self.error)} if self.error else dict(self.members or {})
         return line | {"tries": self.tries, "seconds": round(self.seconds, 3)}
@@ -115,7 +117,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Adds an answer to the totals. Also adds the tokens and the cost of an error, if they are known."""
+        """Adds an answer to the totals of the job. An error may have tokens and a cost, too."""
         cost = answer.cost
         if answer.error:
             self.errors += 1
@@ -154,7 +156,7 @@ def reply_members(reply: Reply, cost: Cost | None) -> dict[str, Any]:
 
 
 def cost_members(cost: Cost) -> dict[str, Any]:
-    """Converts a cost to the arguments of `read_cost`, as JSON data."""
+    """Converts a cost to JSON data: the arguments of `read_cost`."""
     day = cost.date and cost.date.isoformat()
     amount = f"{cost.amount:f}"
     return {
@@ -165,7 +167,7 @@ def cost_members(cost: Cost) -> dict[str, Any]:
 def read_cost(
     amount: str, currency: str, source: CostSource | None, date: str | None = None, estimated: bool = False
 ) -> Cost:
-    """Returns the cost that `cost_members` converted."""
+    """Converts JSON data of `cost_members` back to a cost."""
     return Cost(Decimal(amount), currency, source, Date.fromisoformat(date) if date else None, bool(estimated))
 
 
@@ -190,8 +192,8 @@ def error_members(error: Exception) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> str:
-    """Serializes a value as one line of JSON. If the JSON contains an unprintable character, such as an unpaired
-    surrogate, the function escapes all non-ASCII characters.
+    """Serializes a value as one line of JSON. Escapes all non-ASCII characters if one of them is unprintable, such as
+    an unpaired surrogate.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
@@ -212,13 +214,13 @@ null.
 
 
 def answer_cells(answer: Answer) -> dict[str, Any]:
-    """Returns the table cells of an answer, by the column names in `ANSWER_COLUMNS`."""
+    """Returns the table cells of an answer, by column name; see `ANSWER_COLUMNS`."""
     line = answer.as_line()
     return {name: _text(line.get(name)) for name in ANSWER_COLUMNS}
 
 
 def answer_schema(*names: str) -> Any:
-    """Returns a pyarrow schema that consists of text columns with these names, and of the columns of an answer."""
+    """Returns the pyarrow schema of a table with answers."""
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
@@ -227,7 +229,8 @@ def answer_schema(*names: str) -> Any:
 
 
 def row_members(cells: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a row of a table, without null values. Parses `messages`, `options` and `tools` from JSON.
+    """Converts a row of a table to a row of a job: drops null values, and parses the JSON text of `messages`, `options`
+    and `tools`.
 
     Raises:
         ConfigError: a field contains invalid JSON.

@@ -261,7 +261,7 @@ def export_command(ledgers: Ledgers, output: Output) -> None:
 def merge(ledgers: Ledgers, output: Output) -> None:
     """Write the answers of all shards of a job into one file, in the order of the rows.
 
-    If rows are missing or two ledgers have the same rows, nothing is written and the exit code is 2.
+    If rows are missing or two ledgers have the same rows, the command writes nothing and exits with code 2.
     """
     _export(ledgers, output, whole=True)
 
@@ -286,10 +286,10 @@ def _read_shard(text: str) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """The result of one run of a job.
+    """The result of one `streamfold batch` run.
 
     Attributes:
-        paused: the reason why the job paused, so that some rows have neither an answer nor an error.
+        paused: the reason why the job paused before all rows had an answer or an error; None if it didn't pause.
         interrupted: true if the user or the system stopped the run.
     """
 
@@ -357,10 +357,10 @@ class SpeedMeter:
         return ended, tokens
 
     def said(self, now: float, job: BatchJob, room: int | None = None) -> str:
-        """Returns the current speed, the estimated time left, the number of errors and the costs of a job, as text.
+        """Describes the current speed of a job, the estimated time left, the number of errors and the costs.
 
         Args:
-            room: the maximum number of characters. Details that don't fit are left out.
+            room: the maximum number of characters. The method leaves out details that don't fit.
         """
         summary = job.summary
         ended, tokens = self.look(now, job)

@@ -1,4 +1,6 @@
-"""`batch()`, and the running job that it returns. The job yields one answer for every row, in the order of the rows."""
+"""The function `batch` and the class `BatchJob`, the running job that it returns. The job yields one answer for every
+row, in the order of the rows.
+"""
 
 from __future__ import annotations
 
@@ -61,23 +63,23 @@ def batch(
                 print(answer.id, answer.text)
 
     To continue a stopped or killed job, start it again with the same ledger. The job doesn't send rows with an answer
-    again, and yields all answers in the order of the rows. It only sends rows twice that were in flight when it was
-    killed: at most `concurrency` rows.
+    again, and yields all answers in the order of the rows. It sends only those rows a second time that were in flight
+    when it was killed: at most `concurrency` rows.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,
-            `model`, `options`, `tools` and `tool_choice`; or it is a line in the format of OpenAI's Batch API.
+            `model`, `options`, `tools` and `tool_choice`. Lines of OpenAI's Batch API are accepted too.
         ledger: the file in which the job records sent rows and answers. Without a ledger, a stopped job can't continue.
         concurrency: maximum number of rows in flight at the same time.
-        tries: maximum number of tries for each row. A 429 doesn't count as a try.
+        tries: how often the job may send a row. A request that the provider rejects with a 429 doesn't count.
         rpm, tpm: maximum requests and tokens per minute.
         max_cost: the job pauses before its total cost exceeds this amount, in the currency of the provider's prices.
-        in_flight: for rows that were in flight when the job was killed: "ask" sends them again, "error" records an
-            error for them.
-        retry_errors: true: send the rows again that ended with an error in an earlier run.
+        in_flight: what happens to rows that were in flight when the job was killed: "ask" sends them again, "error"
+            records an error for them.
+        retry_errors: send rows again that ended with an error in an earlier run.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
         tools: the tools for rows without `tools`.
-        run_tools: true: run the tool calls of the model, and send the results to the model. False: the answers contain
+        run_tools: run the tools that the model calls, and send the results to the model. If false, the answers contain
             the tool calls.
         check: a function that returns what is wrong with a reply, or None. If the function rejects a row's reply, the
             row ends with an error.
@@ -86,13 +88,13 @@ def batch(
         via: "provider-batch" sends the rows through the provider's batch API, which may take hours and often costs half
             the price. A job with "provider-batch" needs a ledger, and can't have `rpm`, `tpm`, `max_cost`, `run_tools`
             or `retry_checks`.
-        wait: with "provider-batch", wait for the answers. If false, the job pauses after it has submitted all rows, and
-            fetches the finished answers when you start it again.
-        stream: false: request answers that aren't streamed, which needs less CPU time for short answers.
-        options: options for all rows; see `chat_stream`. The options of a row take precedence.
+        wait: with "provider-batch", wait for the answers. If false, the job pauses after it has submitted all rows.
+            Start it again to fetch the answers.
+        stream: request streamed answers. For short answers, `stream=False` needs less CPU time.
+        options: options for all rows; see `chat_stream`. Options in a row take precedence.
 
     Raises:
-        ConfigError: an argument is invalid. Errors in the rows or the ledger are raised by `async with`.
+        ConfigError: an argument is invalid. `async with` raises the errors of the rows and of the ledger.
     """
     check_model(model, "batch()")
     settings = JobSettings(
@@ -186,12 +188,12 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """The progress of a job with provider batches, such as the number of finished requests."""
+        """How many requests of its provider batches have finished, as text; "" for live requests."""
         return self._queue.status_text
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of the job. Only available while the job runs."""
+        """The ledger of the job. It exists only inside `async with`."""
         return self._queue.ledger
 
     def stop(self) -> None:
@@ -202,7 +204,7 @@ class BatchJob:
         """Sends the rows, and waits until every row has an answer or an error.
 
         Raises:
-            JobPausedError: the job was stopped, or could not continue.
+            JobPausedError: the job was stopped, or couldn't continue.
         """
         while not self._ended:
             await self._queue.wait_for_change()
@@ -280,7 +282,9 @@ async def _open_ledger(path: Path) -> Ledger:
 
 
 def _identity(model: ChatModel, settings: JobSettings, via: str) -> dict[str, str]:
-    """Describes the job. A later run only continues the job if it has the same description."""
+    """Describes the model, the options and the tools of a job. A later run may continue the job only with the same
+    description.
+    """
 
     def as_json(value: Any) -> Any:
         schema = getattr(value, "model_json_schema", None)

@@ -1,8 +1,8 @@
 """The ledger: an SQLite file in which a job records the sent rows and the answers.
 
 The job marks a row as sent before it sends the row's request, and delivers an answer after it has committed the answer
-to the file. Therefore the job never sends a row with a recorded answer again. It may send a row twice only if the row
-was in flight when the process died. The file must be on a local disk, and only one job may write to it.
+to the file. So only rows that were in flight when the process died may be sent a second time. The file must be on a
+local disk, and only one job may write to it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Ledger:
     """The ledger of one job. Use it as a context manager, or call `close`.
 
     Args:
-        path: the path of the ledger file. If the file doesn't exist and `readonly` is false, the class creates it.
+        path: the path of the ledger file. The class creates the file if it doesn't exist, except with `readonly`.
         readonly: open the file only for reading, which also works while a job is running.
 
     Attributes:
@@ -131,7 +131,7 @@ class Ledger:
             )
 
     def states(self, count: int) -> bytearray:
-        """Returns the states of the first `count` rows: 0 for a row that was never marked as sent."""
+        """Returns one byte for each of the first `count` rows: its state, or 0 if the row was never marked as sent."""
         found = bytearray(count)
         with self._reading():
             for number, state in self._db.execute(_STATES, (count,)):
@@ -146,7 +146,7 @@ class Ledger:
             yield Answer(name, number, reply, error, tries, seconds or 0.0)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yields the number of each finished row, and the row's line for the output file."""
+        """Yields the lines of the output file, each with the number of its row."""
         for number, name, _, tries, seconds, line in self._ended_rows(0):  # the JSON of an answer isn't parsed
             members = f'"id":{encoded(name)},{line[1:-1]},"tries":{tries},"seconds":{round(seconds or 0.0, 3)}'
             yield number, f"{{{members}}}"
@@ -157,11 +157,11 @@ class Ledger:
             start = found[-1][0] + 1
 
     def counts(self) -> dict[str, int]:
-        """Returns how many rows are `sent`, `done` and `error`."""
+        """Returns the number of rows in each state: "sent", "done" and "error"."""
         return dict(zip(("sent", "done", "error"), map(int, self.select(_COUNTS)[0]), strict=True))
 
     def summary(self, rows: int) -> JobSummary:
-        """Returns a summary of all runs of the job. `rows` is the number of rows in the job."""
+        """Returns the totals of all runs of the job. `rows` is the number of rows in the job."""
         counts = self.counts()
         ((read, written, *parts),), ((unpriced,),) = self.select(_TOKENS), self.select(_UNPRICED)
         found = JobSummary(rows, counts["done"], counts["error"], usage=Usage(read or 0, written or 0, *parts))
@@ -201,13 +201,13 @@ class Ledger:
         self.transactions.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes a row's mark. The server rejected the row's request without processing it, so the request doesn't
-        count as a try.
+        """Removes the mark of a row whose request the server rejected without processing it. The request doesn't count
+        as a try.
         """
         self.transactions.note(_UNMARK, (number,))
 
     def ended(self, answer: Answer, then: Callable[[Answer], None] | None = None) -> None:
-        """Records the answer of a row, which has then ended.
+        """Records the answer or the error of a row.
 
         Args:
             then: called with the answer when it is on disk.
@@ -295,8 +295,7 @@ def _short(text: str | None) -> str:
 
 
 class GroupCommit:
-    """Writes to an SQLite database. Consecutive commits are a few milliseconds apart, so that many rows share one disk
-    sync.
+    """Writes to an SQLite database. It commits at most every few milliseconds, so that many rows share one disk sync.
 
     Only one task may run `commit`.
     """
@@ -324,7 +323,7 @@ class GroupCommit:
         self._waiting.append((statement, values))
 
     def tell(self, then: Callable[[], None]) -> None:
-        """Calls a function as soon as all statements that were added so far are on disk."""
+        """Calls a function after all statements that were added so far are on disk."""
         self._callbacks.append(then)
 
     async def written(self) -> None:

@@ -55,8 +55,8 @@ _FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of the
 class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
-    Some providers return HTTP 403 for an API key without permission, others for a single prompt. If a later row gets an
-    answer, the class records a 403 as the error of its row. Otherwise the job pauses because of the API key.
+    Some providers return HTTP 403 for an API key without permission, others for a single prompt. So the class waits: if
+    a row that is sent later gets an answer, the 403 is recorded as the error of its row; otherwise the job pauses.
     """
 
     via = "live"
@@ -150,7 +150,7 @@ async def _nothing(row: Row) -> None:
 
 
 class RowRequests:
-    """Sends rows to a model within the rate limits. It doesn't use a ledger."""
+    """Sends rows to a model within the rate limits, without a ledger."""
 
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
@@ -159,7 +159,7 @@ class RowRequests:
         self._stopped = False
 
     def stop(self) -> None:
-        """Stops sending requests. Requests in flight are completed, and rows that wait for a retry are dropped."""
+        """Stops sending requests. Completes requests in flight, and drops rows that wait for a retry."""
         self._stopped = True
         for scope in self._idle:
             scope.cancel()
@@ -174,16 +174,16 @@ class RowRequests:
         """Sends a row until it has an answer, or an error that another try doesn't fix.
 
         Args:
-            sending: called before each request; if the function returns False, the row is dropped.
+            sending: called before each request. If it returns False, the row isn't sent.
             unsent: called when the server rejected a request without processing it, so that the request doesn't count
                 as a try.
 
         Returns:
-            The answer or the error of the row; None if the row was dropped.
+            The answer or the error of the row; None if the row wasn't sent.
 
         Raises:
-            JobPausedError: no row can be answered, because the provider rejects the API key or the budget is spent.
-            PermissionDeniedError: the provider returned HTTP 403, because of the API key or because of this row.
+            JobPausedError: the provider rejects the API key, or the budget is spent.
+            PermissionDeniedError: the provider returned a 403, because of the API key or because of this row.
         """
         tries = refusals = 0
         rejected: tuple[Reply, Cost | None] | None = None  # by the caller's check, with all tries before it
@@ -251,7 +251,7 @@ class RowRequests:
         return reply, reply.cost
 
     async def _reserve(self) -> Reservation | None:
-        """Waits until the rate limiter allows a request. Returns the request's reservation, or None after `stop`.
+        """Waits until the rate limiter allows a request. Returns the reservation for the request, or None after `stop`.
 
         Raises:
             JobPausedError: the budget is spent, or a setting is missing.
@@ -289,12 +289,13 @@ def _paused(error: StreamfoldError) -> JobPausedError:
 
 
 class Pacing:
-    """The rate limiter of a job, and a model whose requests wait for the limiter.
+    """The rate limiter of a job, and the model that sends its requests within the limits.
 
-    If no rate limit is configured, a job starts slowly, and the limiter finds the provider's rate limit.
+    Without a configured rate limit, the job starts slowly, and the limiter raises the rate until the provider rejects
+    requests.
 
     Args:
-        model: the model whose requests wait.
+        model: the model to which the job sends its rows.
         rpm, tpm: maximum requests and tokens per minute; they replace the limits in the provider's settings.
 
     Raises:
@@ -321,7 +322,7 @@ class Pacing:
 
     @cached_property
     def model(self) -> ChatModel:
-        """The model whose requests wait for the limiter. Raises ConfigError if the provider's API key is missing."""
+        """The model with this rate limiter. Raises ConfigError if the provider's API key is missing."""
         facts = get_model_info(self._given)
         if facts is None or facts.direct is None:
             return self._given
@@ -329,8 +330,8 @@ class Pacing:
 
 
 class _RowModel(BaseChatModel):
-    """The model for a single row. The row's first request already has a reservation, and replies may be requested
-    without streaming.
+    """The model for a single row. It sends the first request with a reservation that the job has made already, and may
+    request replies that aren't streamed.
     """
 
     def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:

@@ -19,10 +19,10 @@ from streamfold.types import ToolLike
 
 
 def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
-    """Loads tools from a specification: `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or `FILE.py:NAME,NAME`.
+    """Loads the tools that the option `--tools` names: `tools.json`, `MODULE`, `FILE.py`, `MODULE:NAME,NAME` or
+    `FILE.py:NAME,NAME`.
 
-    If the specification has no names, the tools are all functions that the module defines, except functions whose name
-    begins with `_`.
+    Without names, the tools are all functions that the module defines, except those whose name begins with `_`.
 
     Raises:
         ConfigError: the file, module or function doesn't exist, or isn't a tool.
@@ -51,8 +51,8 @@ def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
 
 
 def _module(place: str) -> ModuleType:
-    """Imports a module by its file name or its module name. As with `python -m`, the working directory is searched
-    too.
+    """Imports a module by its file name or its module name. Like `python -m`, also finds modules in the working
+    directory.
     """
     try:
         if not place.endswith(".py"):

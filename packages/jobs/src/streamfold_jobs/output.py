@@ -1,4 +1,6 @@
-"""Writes the answers of all shards of a job to a .jsonl or .parquet file. The file appears only when it is complete."""
+"""Writes the answers of all shards of a job to a .jsonl or .parquet file. The file gets its name only when it is
+complete.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _SHOWN = 5  # missing shards that an error names
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError if answers can't be written to this path. So a job fails before it sends its first request."""
+    """Raises ConfigError if answers can't be written to this path. A job calls this before its first request."""
     target = Path(path)
     check_file_type(target, "answers are written to")
     if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
@@ -30,13 +32,13 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
     """Writes the answers and errors of a job's shards to a file, in the order of the rows. Returns the number of
     answers and errors.
 
-    The function writes the file under a temporary name and then renames it, so that no program sees an incomplete file.
+    The file has a temporary name until it is complete, so that other programs never read an incomplete file.
 
     Args:
         whole: raise an error and write nothing unless every row of the job has an answer or an error.
 
     Raises:
-        ConfigError: the ledgers don't belong to the same job, two ledgers have the same rows, or rows are missing.
+        ConfigError: the ledgers belong to different jobs, two ledgers have the same rows, or rows are missing.
     """
     shards = list(ledgers)
     _check_shards(shards)
@@ -52,7 +54,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
-    """Writes a file under a temporary name and then renames it, so that no program sees an incomplete file."""
+    """Calls `write` with a temporary path, and then renames that file to `target`."""
     draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name that no other user can have made a link at
     try:
         count = write(draft)

@@ -1,4 +1,4 @@
-"""The queue of the rows that have no answer yet, the states of all rows, and the budget (`max_cost`) of a job.
+"""The queue of a job: rows without an answer, the states of all rows, and the budget (`max_cost`).
 
 A `JobBackend` sends the rows as live requests or in provider batches.
 """
@@ -20,19 +20,19 @@ from .settings import JobPausedError, JobSettings
 
 
 class JobBackend(Protocol):
-    """Base for the two ways to send a job's rows: as live requests or in provider batches.
+    """Sends the rows of a job. One implementation sends live requests, another one provider batches.
 
     Attributes:
-        via: the name of the backend. A ledger can only be used with the backend that began it.
+        via: the name of the backend. A later run must use the backend that began the ledger.
     """
 
     via: str
 
     async def send_rows(self, queue: RowQueue) -> None:
-        """Sends every row that `queue.next_row()` returns, until all rows have ended or the queue is stopped.
+        """Sends the rows that `queue.next_row()` returns, until it returns None.
 
-        A backend must record a request in the ledger before it sends the request. The process may be killed at any
-        moment, and the next run only knows what the ledger contains.
+        A backend must record a request in the ledger before it sends the request. If the process is killed, the next
+        run knows only what the ledger contains.
         """
 
 
@@ -41,11 +41,11 @@ class RowQueue:
 
     Attributes:
         rows: all rows of the job.
-        ledger: the ledger, in which a backend may also store its own records.
+        ledger: the ledger. A backend may also store its own records in it.
         summary: the progress of the job so far.
-        stopped: the reason why the queue returns no more rows; None until it is stopped.
-        stopping: an event that is set when the queue is stopped.
-        status_text: what the job is doing now, if the summary doesn't show it.
+        stopped: why the queue returns no more rows; None until `stop` is called.
+        stopping: an event that `stop` sets.
+        status_text: how many requests of its provider batches have finished; "" for live requests.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -67,7 +67,7 @@ class RowQueue:
         """Loads the progress of earlier runs, and validates the rows unless an earlier run did.
 
         Args:
-            priced: returns whether the price of a model is known; None stands for the default model.
+            priced: returns whether the price of a model is known. Called with None for the job's own model.
 
         Raises:
             ConfigError: the rows are invalid, the ledger belongs to another job, or the job has a budget and the price
@@ -96,7 +96,7 @@ class RowQueue:
         )
 
     async def next_row(self, skip: Container[int] = ()) -> Row | None:
-        """Returns the next row without an answer; None after the last row, or after the queue was stopped.
+        """Returns the next row that has no answer; None after the last row, or after `stop`.
 
         If a row is invalid, the method records an error as its answer, and continues with the next row.
 
@@ -120,7 +120,7 @@ class RowQueue:
         return len(self._states)
 
     def was_sent(self, number: int) -> bool:
-        """Returns whether a row was marked as sent by this run, or by an earlier run that was killed."""
+        """Returns whether a row is marked as sent, by this run or by an earlier run that was killed."""
         return self._states[number] == SENT
 
     def has_ended(self, number: int) -> bool:
@@ -128,7 +128,9 @@ class RowQueue:
         return self._states[number] in (DONE, ERROR)
 
     def ended_rows(self, first: int, most: int) -> range:
-        """Returns the numbers of at most `most` consecutive rows that have ended, from the row `first` on."""
+        """Returns the numbers of the rows from `first` on that have ended, up to the first row that hasn't. At most
+        `most` numbers.
+        """
         step = self.settings.shard[1]
         numbers = range(first, len(self._states), step)[:most]
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))
@@ -141,13 +143,13 @@ class RowQueue:
         await self.written()
 
     def note_sent(self, numbers: Iterable[int]) -> None:
-        """Takes note of rows that the ledger already marks as sent."""
+        """Sets the state of rows that the ledger already marks as sent."""
         for number in numbers:
             self._states[number] = SENT
 
     async def unmark(self, row: Row) -> None:
-        """Removes the mark of a row. The server rejected the row's request without processing it, so the request
-        doesn't count as a try.
+        """Removes the mark of a row whose request the server rejected without processing it. The request doesn't count
+        as a try.
         """
         self.ledger.unmark(row.number)
         self._states[row.number] = 0
@@ -155,12 +157,12 @@ class RowQueue:
         await self.written()
 
     def give_up(self, row: Row) -> None:
-        """Releases the budget that is reserved for a row, because the row isn't sent now."""
+        """Releases the budget that is reserved for a row, if the row isn't sent."""
         self._budget.release(row.number)
         self.notify()
 
     async def written(self) -> None:
-        """Waits until all changes so far are on disk."""
+        """Waits until the ledger has written all changes so far to disk."""
         await self.ledger.transactions.written()
 
     def record(self, answer: Answer) -> None:
@@ -179,7 +181,7 @@ class RowQueue:
         self.notify()
 
     async def reserve_budget(self, number: int) -> bool:
-        """Waits until the budget allows a row, and returns True. If the budget can't allow it any more, stops the queue
+        """Waits until the budget allows a row, and returns True. If too little of the budget is left, stops the queue
         and returns False.
         """
         while not self.stopped:
@@ -193,9 +195,7 @@ class RowQueue:
         return False
 
     def stop(self, text: str, cause: BaseException | None = None) -> None:
-        """Stops the queue, so that no more rows are sent. If `stop` is called several times, the first reason is
-        kept.
-        """
+        """Stops the queue, so that no more rows are sent. After the first call, further calls do nothing."""
         if self.stopped is None:
             self.stopped = JobPausedError(text)
             self.stopped.__cause__ = cause
@@ -208,7 +208,7 @@ class RowQueue:
         return self.summary.done + self.summary.errors >= self.summary.rows
 
     async def wait_for_change(self) -> None:
-        """Waits until a row has ended or the queue is stopped."""
+        """Waits until a row has ended, or until `stop` is called."""
         self._changed = self._changed or anyio.Event()
         await self._changed.wait()
 
@@ -225,7 +225,7 @@ def unpriced(model: str) -> str:
 
 
 def _uncounted(answer: Answer) -> str | None:
-    """Returns why the cost of an answer is unknown although the price is known; None if the answer has token counts."""
+    """Explains why the cost of an answer without token counts is unknown. Returns None if it has token counts."""
     if answer.usage != Usage():
         return None
     said = (answer.members or {}).get("warnings") or ()
@@ -240,12 +240,12 @@ def _uncounted(answer: Answer) -> str | None:
 class JobBudget:
     """Decides whether a job's budget allows another row.
 
-    Until the first cost is known, the budget allows one row in flight. Then each row in flight reserves the cost of the
-    most expensive answer so far. When the budget is nearly spent, it again allows one row in flight. It allows no row
-    when less is left than the average cost of an answer.
+    Until the cost of an answer is known, one row may be in flight. Then each row in flight reserves the cost of the
+    most expensive answer so far. When less than two such costs are left, one row may be in flight again; when less than
+    the average cost of an answer is left, no row.
 
     Args:
-        limit: the maximum cost of all answers together; None: no limit.
+        limit: the maximum cost of all answers together; None for no limit.
         summary: the job's summary, which contains the cost of earlier runs and of this run.
     """
 
@@ -263,7 +263,7 @@ class JobBudget:
 
     @property
     def spent(self) -> Decimal:
-        """The cost of all answers so far. An answer with an unknown cost counts with the average cost."""
+        """The cost of all answers so far. An answer whose cost is unknown counts as an average answer."""
         return self._counted + self._average * self._summary.unpriced
 
     @property
@@ -275,7 +275,9 @@ class JobBudget:
         return self._counted / self._known if self._known else Decimal(0)
 
     def reserve(self, number: int) -> Literal["yes", "later", "never"]:
-        """Returns whether the budget allows a row. "later": perhaps after another row in flight has ended."""
+        """Returns whether the budget allows a row: "yes", "never", or "later" if it may allow the row after a row in
+        flight has ended.
+        """
         if self._limit is None or number in self._reserved:
             return "yes"
         left, under_way = self._limit - self.spent, len(self._reserved)

@@ -1,6 +1,4 @@
-"""Reads the rows of a job from JSON lines, lines in the format of OpenAI's Batch API, a Parquet file, or an iterable of
-mappings.
-"""
+"""Reads the rows of a job from JSON lines, lines for OpenAI's Batch API, a Parquet file, or an iterable of mappings."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class Row:
 
     Attributes:
         number: the position of the row in the job, from 0.
-        id: the caller's id of the row; default: its number.
+        id: the `id` of the row as the caller wrote it; by default its number.
         options: options as for `chat_stream`, including the model.
     """
 
@@ -53,7 +51,7 @@ class Row:
 
     @classmethod
     def read(cls, number: int, value: Any) -> Row:
-        """Validates an unparsed row. Raises ConfigError with a description of the problem."""
+        """Validates an unparsed row. Raises ConfigError if the row is invalid."""
         if not isinstance(value, Mapping):
             raise ConfigError(f"a row must be an object, not {type(value).__name__}")
         if "body" in value:
@@ -91,7 +89,7 @@ class Row:
         seconds: float,
         check: Callable[[Reply], str | None] | None,
     ) -> Answer:
-        """Builds the answer from a reply, or an error if the caller's check rejects the reply."""
+        """Returns the answer for a reply, or an error if the function `check` rejects the reply."""
         wrong = check(reply) if check else None
         members = reply_members(reply, cost)
         if wrong is None:
@@ -127,15 +125,15 @@ def _batch_line(number: int, value: Mapping[str, Any]) -> Row:
 
 
 class Rows:
-    """The rows of a job. If the rows are in a file, each iteration reads the file again, so that memory holds only one
-    row at a time.
+    """The rows of a job. For rows in a file, each iteration reads the file again, so that only one row at a time is in
+    memory.
 
     Args:
-        source: a file (`.jsonl`, `.ndjson` or `.parquet`), or an iterable of mappings, which this class copies to
-            memory. JSON lines may have the format of OpenAI's Batch API.
+        source: a file (`.jsonl`, `.ndjson` or `.parquet`), or mappings, which this class keeps in memory. JSON lines
+            may have the format of OpenAI's Batch API.
 
     Raises:
-        ConfigError: the file has another extension than these three.
+        ConfigError: the file name has another extension.
         OSError: the file doesn't exist.
     """
 
@@ -164,11 +162,11 @@ class Rows:
                 yield from (line for line in file if not line.isspace())
 
     def select(self, numbers: Container[int]) -> Iterator[tuple[int, bytes | Mapping[str, Any]]]:
-        """Yields the unparsed rows with these numbers, in the job's order."""
+        """Yields the number of each selected row and the unparsed row."""
         return ((number, raw) for number, raw in enumerate(self) if number in numbers)
 
     def parse(self, number: int, raw: bytes | Mapping[str, Any]) -> Row:
-        """Parses a row. Raises ConfigError with the position of the row."""
+        """Parses a row. Raises ConfigError if the row is invalid; the message begins with its position."""
         try:
             value = _value(raw)
             return Row.read(number, row_members(value) if self._in_columns else value)
@@ -176,12 +174,12 @@ class Rows:
             raise ConfigError(f"{self.place(number)}: {error}") from None
 
     def name(self, number: int, raw: bytes | Mapping[str, Any]) -> str:
-        """Returns the id of a row, or its number if the row is invalid."""
+        """Returns the id of a row; its number if the row has no valid id."""
         value = _value_or_none(raw)
         return (value is not None and _name(number, value)) or str(number)
 
     def place(self, number: int) -> str:
-        """Returns the position of a row in its source, for error messages."""
+        """Returns the position of a row for error messages: `rows.jsonl, row 3`."""
         return f"{self._path.name}, row {number + 1}" if self._path else f"row {number + 1}"
 
     def digest(self) -> str:
@@ -195,7 +193,7 @@ class Rows:
         return found.hexdigest()
 
     def check(self) -> int:
-        """Counts the rows, and checks them for errors that prevent the job. Returns the number of rows.
+        """Returns the number of rows. Raises an error for mistakes that must stop the job before it sends anything.
 
         A single invalid row doesn't prevent the job. When the job reaches the row, it records an error as the row's
         answer.
@@ -223,7 +221,7 @@ class Rows:
         return count
 
     def models(self) -> set[str | None]:
-        """Returns the model names in the rows. The set contains None if a row names no model."""
+        """Returns all model names in the rows, and None if a row has no model name."""
         found: set[str | None] = set()
         for value in filter(None, map(_value_or_none, self)):
             body, options = value.get("body"), value.get("options")
@@ -256,7 +254,9 @@ def _name(number: int, value: Mapping[str, Any]) -> str | None:
 
 
 def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the fields of a row; None if the row is invalid. `parse` will raise the error later."""
+    """Returns the fields of a row; None if the row is invalid. `Rows.parse` raises the error when the job reaches the
+    row.
+    """
     try:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value

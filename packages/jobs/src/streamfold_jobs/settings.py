@@ -1,4 +1,4 @@
-"""Settings of a job, a check that validates answers against a JSON schema, and JobPausedError."""
+"""Settings of a job, the check of answers against a JSON schema, and JobPausedError."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class JobSettings:
 
 
 def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[Reply], str | None]:
-    """Returns a check function that validates replies against a JSON schema. It returns what is wrong with a reply, or
-    None.
+    """Returns a function that validates replies against a JSON schema. The function returns None, or a description of
+    the mistake.
 
     Args:
         schema: the JSON schema.
@@ -79,8 +79,8 @@ def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[
 
 
 class JobPausedError(StreamfoldError):
-    """A job stopped early: the provider rejects the API key or the account, the budget is spent, or the ledger can't be
-    written.
+    """A job stopped early: it was told to, the provider rejects the API key or the account, the budget is spent, or the
+    ledger can't be written.
 
     The answers so far are in the ledger. The job continues when it is started again.
     """

@@ -1,4 +1,4 @@
-"""Converts the results in a provider batch to answers for the rows of a job."""
+"""Converts the results of a provider batch to answers for the rows of a job."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PIECE = 2**18
 
 
 class NotOurBatchError(StreamfoldError):
-    """A batch that seemed to belong to this job contains the requests of another program."""
+    """A batch that looked like one of this job contains requests of another program."""
 
 
 class Results:
-    """The results of one provider batch, in a temporary file. Use this class as a context manager.
+    """The downloaded results of one provider batch, in a temporary file. Use this class as a context manager.
 
     Args:
         rows: the numbers and ids of the batch's rows, in the order of the batch's requests.
@@ -69,7 +69,7 @@ class Results:
                 path.unlink()
 
     def _sort(self, path: Path) -> None:
-        """Records where each row's result is in the file."""
+        """Copies the results of the batch from a downloaded file to the temporary file, and notes their positions."""
         with path.open("rb") as body:
             pieces = iter(lambda: body.read(_PIECE), b"")
             found = self._client.api.results(pieces, self._names)

@@ -30,7 +30,7 @@ class ProviderBatchBackend:
     """Sends rows through the provider's batch API.
 
     Args:
-        wait: true: the job waits for the answers. False: the job pauses after it has submitted all rows.
+        wait: wait for the answers. If false, the job pauses after it has submitted all rows.
 
     Raises:
         ConfigError: the provider has no batch API.
@@ -81,8 +81,8 @@ class _BatchRun:
     # --- submitting --------------------------------------------------------------------------------------------------
 
     async def submit_all(self) -> None:
-        """Submits all rows that the provider doesn't have yet, beginning with the unfinished batches of earlier
-        runs.
+        """Submits all rows that the provider doesn't have yet. Begins with batches that an earlier run didn't finish
+        creating.
         """
         found = self._store.open()
         if any(batch.account != self._client.account for batch in found):

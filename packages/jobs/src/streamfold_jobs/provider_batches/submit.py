@@ -1,9 +1,9 @@
 """Builds batches, records them in the ledger, and creates each batch exactly once, even after a crash.
 
 The job records every HTTP request in the ledger before it sends the request. If the response is lost, the request may
-have succeeded. So before the job repeats a request, it searches the provider's list of files for the file's name, or
-the list of batches for the batch's unique key. If the list doesn't contain keys, the results of each similar batch show
-whether the batch belongs to the job.
+have succeeded. So before the job repeats a request, it searches the provider's files for the file's name, or the
+provider's batches for the batch's unique key. If the provider doesn't list keys, the job reads the results of similar
+batches to find out whether they are its own.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ProviderBatch:
         state: "creating": the ledger has recorded the batch, and the provider may have created it; "created": the
             provider has created it; "done": the ledger contains its results.
         file: the id of the uploaded file that contains the batch's requests.
-        asked: when the job sent the HTTP request that creates the batch; None if it wasn't sent, or if the provider
-            rejected it.
+        asked: when the job sent the HTTP request that creates the batch; None before that, or if the provider rejected
+            the request.
         id: the provider's id of the batch.
         word: the provider's name for the status of the batch.
         finished: the number of finished requests, according to the provider.
@@ -141,7 +141,7 @@ class PendingBatch:
 
     Attributes:
         rows: the numbers and ids of the rows in the batch.
-        first: the first request in the batch.
+        first: the first request. All requests of the batch have its path and headers.
         file: the temporary file that contains the requests.
     """
 
@@ -158,14 +158,14 @@ class PendingBatch:
         self.size += len(line) + 1
 
     def lines(self) -> bytes:
-        """Returns all requests as bytes, one line each. May be called once."""
+        """Returns all requests as JSON lines, and deletes the temporary file."""
         with self.file as file:
             file.seek(0)
             return file.read()
 
 
 class BatchBuilder:
-    """Collects requests into batches. There is one incomplete batch at a time for each model.
+    """Collects requests into batches, one batch at a time for each model.
 
     Args:
         client: the client for the provider, which limits the size of a batch.
@@ -178,7 +178,8 @@ class BatchBuilder:
         self._open: dict[str, PendingBatch] = {}
 
     def add(self, row: Row, request: BatchRequest) -> PendingBatch | None:
-        """Adds a request to the batch of its model. If that batch is full, returns it and begins another one.
+        """Adds a request to the incomplete batch of its model. If the batch is full, begins another one and returns the
+        full one.
 
         Raises:
             ConfigError: the request is larger than the maximum size of a batch.
@@ -197,7 +198,7 @@ class BatchBuilder:
         return full
 
     def rest(self) -> list[PendingBatch]:
-        """Returns the batches that aren't full, when no more requests follow."""
+        """Returns the incomplete batches. Call this after the last request."""
         return list(self._open.values())
 
 
@@ -222,7 +223,7 @@ class BatchSubmitter:
     """Creates the provider batches of a job.
 
     Attributes:
-        foreign: the ids of batches that turned out to belong to other programs.
+        foreign: the ids of batches whose results belong to other programs.
     """
 
     def __init__(self, client: BatchClient, store: BatchStore) -> None:
@@ -232,11 +233,11 @@ class BatchSubmitter:
         self.foreign: set[str] = set()
 
     async def create(self, batch: ProviderBatch, build: Callable[[], PendingBatch], *, again: bool) -> ProviderBatch:
-        """Creates a batch at the provider, and returns its new state after the provider has confirmed it.
+        """Creates a batch at the provider. Returns the batch with the id that the provider gave it.
 
         Args:
-            build: returns the requests of the batch. Called at most once.
-            again: true if an earlier run recorded the batch, and may have created it.
+            build: returns the requests of the batch; called only if the batch or its file must still be sent.
+            again: true if an earlier run recorded the batch, so that the provider may have it already.
 
         Raises:
             APIError: the batch could not be created. The ledger contains the state from which the next run continues.
@@ -283,8 +284,8 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Finds the batch that the provider created after a request whose response was lost. Returns None if the
-        provider created no batch.
+        """Searches the provider's batches for the one that a request created whose response was lost. Returns None if
+        the provider has no such batch.
         """
         asked = batch.asked or 0.0
         while True:
@@ -323,8 +324,8 @@ class BatchSubmitter:
         read: Callable[[Any], BatchListing],
         pick: Callable[[BatchListing], T | None],
     ) -> T | None:
-        """Returns the first match in the pages of a list. Without a match, searches all pages, because not all
-        providers document the order of their lists.
+        """Returns the first match in the pages of a list. Reads all pages if necessary, because some providers don't
+        document the order of their lists.
         """
         seen: set[str] = set()
         while call is not None:
@@ -339,15 +340,13 @@ class BatchSubmitter:
 
 
 def pauses() -> list[float]:
-    """Returns the pauses between retries, in seconds, in their order."""
+    """Returns the pauses between the tries of an HTTP request, in seconds."""
     backoff = Backoff(first=1.0)
     return [backoff.delay(number) for number in range(_TRIES - 1)]
 
 
 async def with_backoff(call: Callable[[], Awaitable[T]]) -> T:
-    """Calls a function that may safely be repeated. Repeats the call with growing pauses while its error is
-    retryable.
-    """
+    """Calls a function, and calls it again after growing pauses while it raises a retryable error."""
     for pause in pauses():
         try:
             return await call()

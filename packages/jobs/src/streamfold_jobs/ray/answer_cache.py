@@ -1,5 +1,5 @@
-"""A store of answers that outlives a Ray worker. When Ray recomputes a block of rows, the stored answers cost
-nothing.
+"""Stores answers beyond the end of a Ray worker. When Ray recomputes a block of rows, `Ask` takes the stored answers
+and sends nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _logger = logging.getLogger("streamfold")
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """Returns one hash of several strings or bytes."""
+    """Returns a hash of several strings or bytes."""
     found = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -41,7 +41,7 @@ def check_answers(where: str) -> None:
 
 
 class AnswerCache:
-    """Stores answers under the fingerprints of their requests.
+    """Stores answers by the hashes of their requests; see `fingerprint`.
 
     Args:
         store: the key-value store for the answers.
@@ -68,10 +68,9 @@ class AnswerCache:
         return cls(open_store(store_url(where), limits, table="answers"))
 
     async def find(self, keys: Collection[str]) -> Mapping[str, Answer]:
-        """Returns the stored answers for these keys. If the store fails, logs the error and returns no answers, so that
-        the rows are sent.
+        """Returns the stored answers for these keys. If the store fails, logs the error and returns no answers.
 
-        The result also lacks answers whose stored data is damaged, so that their rows are sent, too.
+        Leaves out answers whose stored data is damaged.
 
         Raises:
             ConfigError: the store has never been reachable.
@@ -90,7 +89,7 @@ class AnswerCache:
         return answers
 
     async def keep(self, key: str, answer: Answer) -> None:
-        """Stores an answer, so that it outlives this process. If the store fails, logs the error."""
+        """Stores an answer. If the store fails, logs the error."""
         members = {"reply": answer.members, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
         async with self._lock:  # one write at a time, with all answers that have come meanwhile

@@ -1,4 +1,4 @@
-"""`Ask`, the class for Ray Data's `map_batches`, its settings, and functions that read Ray's batches and add columns to
+"""`Ask`, a class for Ray Data's `map_batches`, its settings, and functions that read Ray's batches and add columns to
 them.
 """
 
@@ -32,9 +32,7 @@ Check = Callable[[Reply], str | None]
 
 
 class AskStoppedError(StreamfoldError):
-    """Stops the Ray job, because no row can be answered: the API key is missing or rejected, or the account has no
-    credit.
-    """
+    """The Ray job stops, because the API key is missing or rejected, or the account has no credit."""
 
 
 class Ask:
@@ -43,9 +41,9 @@ class Ask:
 
         ds.map_batches(Ask, fn_constructor_kwargs={"provider": "main"}, batch_format="pyarrow")
 
-    `ask` calls `map_batches` with safe settings for large jobs. `ANSWER_COLUMNS` lists the new columns: `text`,
-    `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. If a row fails, its `error` column contains
-    the error. Only invalid settings or a rejected API key stop the Ray job.
+    The function `ask` calls `map_batches` with safe settings for large jobs. `ANSWER_COLUMNS` lists the new columns:
+    `text`, `tool_calls`, `usage`, `cost`, `warnings`, `error`, `tries` and others. If a row fails, its `error` column
+    contains the error. Only invalid settings or a rejected API key stop the Ray job.
 
     Args:
         provider: a name in the worker's configuration, or a mapping of settings; see `Provider.from_config`. A mapping
@@ -53,29 +51,28 @@ class Ask:
             stores the mapping with the job.
         columns: maps the fields of a row to columns of the batch: `{"prompt": "question"}`. The fields are id, prompt,
             messages, system, model, options, tools and tool_choice; messages, options and tools may be JSON text. By
-            default, a field is taken from the column with the same name.
-        prefix: the prefix for the names of new columns.
+            default, each field is read from the column with the same name.
+        prefix: a prefix for the names of the new columns.
         concurrency: maximum number of rows in flight in one worker.
-        tries: maximum number of tries for each row. A 429 doesn't count as a try.
-        answers: the URL of a store for answers: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. `Ask` stores
-            each answer before it returns the answer, so that a block that Ray recomputes doesn't cost twice. Rows need
-            an id.
+        tries: how often `Ask` may send a row. A request that the provider rejects with a 429 doesn't count.
+        answers: the URL of a store for answers: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. If Ray
+            recomputes a block, `Ask` takes the stored answers. Rows need an id.
         keep: seconds after which a stored answer expires.
-        job: the name of the job. `Ask` uses a stored answer only if row id, job name and request are the same.
+        job: the name of the job. `Ask` takes a stored answer only for the same job name, row id and request.
         schema: a JSON schema for the answers. If an answer doesn't match the schema, its row ends with an error.
         check: a function that returns what is wrong with a reply, or None. If the function rejects a row's reply, the
-            row ends with an error. With `answers`, `check` must be a function that a module defines; otherwise `Ask`
-            stores no answers.
+            row ends with an error. With `answers`, `check` must be a function of a module; with a lambda, for example,
+            `Ask` stores no answers.
         tools: the tools for rows without `tools`. The answers contain the tool calls; `Ask` doesn't run the tools.
         on_refused: what happens if the provider rejects the API key or the account: "stop" stops the Ray job, "error"
             records an error for each row.
         config: the path of the configuration file on the worker's machine.
-        stream: false: request answers that aren't streamed, which needs less CPU time for short answers.
-        options: options for all rows; see `chat_stream`. The options of a row take precedence.
+        stream: request streamed answers. For short answers, `stream=False` needs less CPU time.
+        options: options for all rows; see `chat_stream`. Options in a row take precedence.
 
     Raises:
-        ConfigError: a setting is invalid or contains an API key. Errors in the provider's settings are raised when the
-            first batch is processed.
+        ConfigError: a setting is invalid or contains an API key. The first batch raises the errors in the provider's
+            settings.
     """
 
     def __init__(
@@ -118,8 +115,8 @@ class Ask:
         """Sends the rows of a batch. Returns the batch with additional columns for the answers.
 
         Raises:
-            ConfigError: the batch lacks a column, or already has a column with the name of a new column.
-            AskStoppedError: no row can be answered.
+            ConfigError: the batch lacks a column, or one of the new columns has the name of a column of the batch.
+            AskStoppedError: the provider rejects the API key, or the account has no credit.
         """
         requests, kept, _ = self._requests, self._kept, self._common
         names = column_names(batch)
@@ -183,7 +180,7 @@ class Ask:
 
     @cached_property
     def _check_name(self) -> str | None:
-        """The name of `check`, for the keys of stored answers; None if the function has no unique name."""
+        """The name of `check`, which is part of the keys of stored answers; None if the function has no unique name."""
         check = self.settings.check
         if check is None:
             return ""
@@ -192,13 +189,13 @@ class Ask:
 
     @cached_property
     def _common(self) -> str:
-        """A hash of the settings that all requests share. Raises ConfigError if no row can be sent."""
+        """A hash of the settings that all requests share. Raises ConfigError if the provider can't send requests."""
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
 
     def _key(self, members: Mapping[str, Any]) -> str | None:
-        """Returns the store's key for a row's answer; None for a row without an id."""
+        """Returns the key of a row's answer in the store; None for a row without an id."""
         if members["id"] is None:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
@@ -235,7 +232,7 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Returns whether the answer may be stored. That is true for a reply, and for the error of an invalid request."""
+    """Returns whether another try can't give a better answer: for a reply, and for the error of an invalid request."""
     error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 
@@ -283,9 +280,7 @@ class AskSettings:
         self.for_rows()
 
     def for_rows(self) -> JobSettings:
-        """Returns the settings that `RowRequests` needs to send these rows. Raises ConfigError for an invalid
-        setting.
-        """
+        """Converts the settings to those that `RowRequests` needs. Raises ConfigError for an invalid setting."""
         checks: list[Check] = [self.check] if self.check else []
         options = dict(self.options)
         if self.schema is not None:
@@ -298,7 +293,7 @@ class AskSettings:
         )  # fmt: skip
 
     def members(self, names: Sequence[str]) -> dict[str, str]:
-        """Returns which column of the batch each field is taken from. Raises ConfigError if a column is missing."""
+        """Returns the name of the column for each field. Raises ConfigError if a column is missing."""
         found = dict(self.columns or {name: name for name in ROW_MEMBERS if name in names})
         if missing := next((column for column in found.values() if column not in names), None):
             raise ConfigError(f"there is no column {missing!r}{did_you_mean(missing, names)} among {', '.join(names)}")
@@ -360,7 +355,7 @@ def column_names(batch: Any) -> list[str]:
 
 
 def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the rows of a batch as Python values, with the columns in `names`."""
+    """Returns the columns `names` of a batch as rows of Python values."""
     if hasattr(batch, "column_names"):
         return list(batch.select(list(names)).to_pylist())
     columns = {name: [_plain(value) for value in _values(batch[name])] for name in names}
@@ -368,7 +363,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
-    """Returns a batch of the same type that also contains the answers' columns."""
+    """Returns a copy of a batch with the columns of `answers`."""
     rows = [answer_cells(answer) for answer in answers]
     if hasattr(batch, "column_names"):
         import pyarrow
@@ -382,7 +377,7 @@ def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any
 
 
 def check_columns(names: Sequence[str], prefix: str) -> None:
-    """Raises ConfigError if the batch already has a column with the name of one of the answers' columns."""
+    """Raises ConfigError if one of the new columns has the name of a column of the batch."""
     taken = [prefix + name for name in ANSWER_COLUMNS if prefix + name in names]
     if taken:
         raise ConfigError(
@@ -391,7 +386,7 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
 
 
 def _values(column: Any) -> Any:
-    """Returns the values of a column. None replaces the missing values of pandas."""
+    """Returns the values of a column, with None for each value that is missing in pandas."""
     return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
 
 

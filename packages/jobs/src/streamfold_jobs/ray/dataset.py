@@ -1,4 +1,4 @@
-"""`ask`: adds answers to a Ray Dataset, with settings that are safe for large jobs."""
+"""The function `ask`, which adds answers to a Ray Dataset, with safe settings for large jobs."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ def ask(
     resources: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Dataset:
-    """Returns a Dataset that also contains the answers to its rows.
+    """Returns a Dataset with the same rows and additional columns for the answers.
 
         ds = ask(ray.data.read_parquet("rows/"), "main", checkpoint="/mnt/jobs/translate")
         ds.write_parquet("answers/")
 
     To continue a killed job, start it again with the same checkpoint and output. Rows whose answers were written to the
-    output aren't sent again. The answers in blocks that weren't written are lost unless `answers` names a store.
+    output aren't sent again. Answers in blocks that weren't written yet are lost unless `answers` names a store.
 
     Args:
-        ds: the Dataset that contains the rows. With a checkpoint, it must be read from files, because Ray skips
-            finished rows when it reads the files.
+        ds: the Dataset that contains the rows. With a checkpoint, it must come from files, because Ray skips finished
+            rows when it reads files.
         provider: see `Ask`.
         checkpoint: a folder that all machines can access, as a path or a URL such as `s3://...`. Rows need unique ids.
         workers: the number of worker processes, or the minimum and maximum number.
         concurrency: maximum number of rows in flight in each worker.
         rows_per_block: the number of rows in a block. If a worker dies, the answers to all rows in its blocks are lost,
             and Ray's default blocks may have thousands of rows.
-        blocks_in_flight: the number of blocks that each worker processes at the same time, so that a slow row delays
-            only its own block.
-        check_ids: if there is a checkpoint, first read all ids, and raise an error if an id is missing or repeated.
-            Without this check, one of two rows with the same id would be lost.
+        blocks_in_flight: the number of blocks that each worker processes at the same time. A slow row delays only its
+            own block.
+        check_ids: with a checkpoint, read all ids first, and raise an error if an id is missing or repeated. Without
+            this check, one of two rows with the same id would be lost.
         resources: the Ray resources that each worker reserves; see `map_batches`. By default, workers reserve no CPU,
             because they mostly wait. With a checkpoint, Ray itself needs two CPUs.
         settings: the other arguments of `Ask`: `columns`, `answers`, `schema`, model options and so on.
@@ -87,7 +87,7 @@ def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
 
 
 def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> None:
-    """Configures Ray's checkpoint, in which Ray records the finished rows."""
+    """Configures the checkpoint in which Ray records finished rows."""
     from ray.data.checkpoint import CheckpointConfig
 
     if check_ids:
