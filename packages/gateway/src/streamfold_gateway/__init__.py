@@ -1,7 +1,6 @@
 """An HTTP server that speaks the APIs of OpenAI, Anthropic and Gemini, in front of the configured providers.
 
-Whichever provider handles a request, the gateway sends text to the client as it arrives, and each tool call exactly
-once.
+With every provider, the gateway sends text to the client as it arrives, and each tool call exactly once.
 
     gateway(...)              returns an ASGI app, which can be served or mounted
     create_app()              returns the app that `streamfold.toml` describes, for servers with app factories

@@ -55,19 +55,20 @@ def gateway(
     call `aclose()`.
 
     Args:
-        providers: the providers, by the names that clients send as the model. Each value is a `Provider`, or an
-            argument of `Provider.from_config`. A single provider without a mapping is served under its own name. None:
-            all providers in `streamfold.toml`. To request another model of a provider, clients send `"NAME:MODEL"`.
+        providers: the providers by name. Clients send this name as the model. Each value is a `Provider`, or an
+            argument of `Provider.from_config`. Instead of a mapping, a single provider may be passed, which keeps its
+            own name. None: all providers in `streamfold.toml`. To request another model of a provider, clients send
+            `"NAME:MODEL"`.
         config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
         keys: the API keys of clients. Clients send a key as a bearer token, in `x-api-key`, or in `x-goog-api-key`.
-            Without keys, every client that can connect may use the gateway, except web pages of other hosts. A mapping
-            names the keys and sets their rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
+            Without keys, every client that can connect may use the gateway, except web pages from other hosts. A
+            mapping gives each key a name and rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
             `KeyOptions`.
         rate_limits: where the gateway counts the usage of each key: the URL of a store (see `RateLimiter`), or the
-            settings of the table `[rate_limits]`. By default, it counts in memory.
-        turn_cache: where the gateway stores model responses to restore their reasoning in later requests: see
-            `GatewayOptions`. The app closes this cache or store.
-        hooks: hooks that observe the responses of the providers that the app creates; see `Hooks`.
+            settings of the table `[rate_limits]`. By default, the gateway counts in memory.
+        turn_cache: where the gateway stores the messages of models, so that it can add reasoning to later requests that
+            lack it; see `GatewayOptions`. The app closes this cache or store.
+        hooks: functions that each provider calls during a request, if the app created the provider; see `Hooks`.
         options: more options, see `GatewayOptions`.
 
     Returns:
@@ -85,10 +86,10 @@ def gateway(
 
 
 class Gateway:
-    """The ASGI app that `gateway` returns, for options and keys that have been validated already.
+    """The ASGI app that `gateway` returns. Its arguments are those of `gateway`, already validated.
 
     Args:
-        turn_cache: a turn cache that replaces the one in the options.
+        turn_cache: replaces the turn cache that the options describe.
         loopback_only: accept only requests to a loopback address.
     """
 
@@ -143,9 +144,7 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """True if the server is about to stop. After a server sets this property to True, `/readyz` returns 503, and
-        the app closes idle WebSockets.
-        """
+        """True if the server is about to stop. Then `/readyz` returns 503, and the app closes idle WebSockets."""
         return self._draining
 
     @draining.setter
@@ -172,7 +171,7 @@ class Gateway:
             await self._app(scope, receive, send)
 
     async def aclose(self) -> None:
-        """Closes the stores of this app, and the providers that the app created."""
+        """Closes the app's stores, and the providers that the app created."""
         async with AsyncExitStack() as stack:
             if self._turn_cache is not None:
                 stack.push_async_callback(self._turn_cache.aclose)

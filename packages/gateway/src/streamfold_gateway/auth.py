@@ -1,4 +1,4 @@
-"""Authentication: decides which clients, hosts and web pages may send requests, and what each gateway key allows."""
+"""Authentication: which clients, hosts and web pages may send requests, and the rights of each gateway key."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ANONYMOUS = GatewayKey()
 
 
 def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[GatewayKey]:
-    """Returns the gateway keys that `keys`, an argument of `gateway`, describes.
+    """Validates the argument `keys` of `gateway`, and returns the gateway keys.
 
     Args:
         keys: a list of keys, or a mapping from names to keys or to mappings with the field `key` and the options of
@@ -96,11 +96,11 @@ _KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API
 class Authenticator:
     """Authenticates requests by their headers.
 
-    Google's clients may send their key in the URL, as `?key=`. The gateway doesn't log the URL's query.
+    Google's clients may send their key as `?key=` in the URL, so the gateway doesn't log URL queries.
 
     Args:
-        clients: the gateway keys. If the collection is empty, clients need no key, and the gateway rejects requests
-            from web pages of other hosts.
+        clients: the gateway keys. Without any, clients need no key, and the gateway rejects requests from web pages of
+            other hosts.
         hosts: the allowed values of the `Host` header: see `GatewayOptions.hosts`.
         loopback_only: if clients need no key, accept only requests to a loopback address.
     """
@@ -114,7 +114,8 @@ class Authenticator:
         """Returns the client's key, or `ANONYMOUS` if clients need no key.
 
         Raises:
-            HTTPError: the client, its host or its web page may not send the request.
+            HTTPError: the key is missing or unknown, the `Host` header isn't allowed, or the request comes from a web
+                page that isn't allowed.
         """
         headers = Headers(scope=scope)
         self._check_host(headers.get("host"), scope.get("server"))

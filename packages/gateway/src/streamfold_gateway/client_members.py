@@ -1,11 +1,11 @@
 """Filters the fields of a client's request. The gateway sends documented fields to the provider, but not fields that
 choose a model, an address or an API key.
 
-The gateway's operator chooses the model, the address and the API key. Many model servers have mostly undocumented
-request fields that would override these choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and
-`user_config` (LiteLLM), `providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang),
+The gateway's operator chooses the model, the address and the API key. Many model servers have request fields, mostly
+undocumented, that override these choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config`
+(LiteLLM), `providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang),
 `kv_transfer_params.remote_host` (vLLM), `generationConfig.routingConfig` (Vertex AI). The filter recognizes such fields
-by words in their names. So it also removes fields that it doesn't list.
+by words in their names, so it also removes such fields of servers that it doesn't know.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools 
 
 
 def chooses_model(name: str) -> bool:
-    """Returns whether the words in a request field's name show that the field chooses another model.
+    """Returns whether a request field chooses a model, judging by the words in its name.
 
     >>> [chooses_model(name) for name in ("models", "fallbackModels", "model_list", "lora_path", "modalities")]
     [True, True, True, True, False]
@@ -162,8 +162,7 @@ def chooses_model(name: str) -> bool:
 
 
 def chooses_destination(name: str) -> bool:
-    """Returns whether the words in a request field's name show that the field chooses a model, an address or an API
-    key.
+    """Returns whether a request field chooses a model, an address or an API key, judging by the words in its name.
 
     >>> [chooses_destination(name) for name in ("apiBase", "aws_region_name", "user_config", "provider", "top_k")]
     [True, True, True, False, False]
@@ -192,12 +191,12 @@ class MemberFilter:
     Args:
         known: the documented fields of the client's API.
         only_known: also remove undocumented fields.
-        passthrough: paths of undocumented fields to keep, such as `plugins`.
+        passthrough: the paths of undocumented fields that `only_known` doesn't remove, such as `plugins`.
         any_model: true if a request may choose the model that a hosted tool uses.
 
     Attributes:
         destinations: the paths of removed fields that choose a model, an address or an API key.
-        unknown: the paths of the other removed fields.
+        unknown: the paths of other removed fields, which are undocumented.
     """
 
     known: Known
@@ -251,7 +250,7 @@ class MemberFilter:
         return kept
 
     def _message(self, message: Any, where: str) -> Any:
-        """Filters the fields of a message, but not its content and its tool calls. These are the caller's data."""
+        """Filters the fields of a message, except its content and its tool calls, which are the caller's data."""
         if not isinstance(message, Mapping) or message.keys() <= _OF_MESSAGES:
             return message
         kept = dict(message)
@@ -264,8 +263,8 @@ class MemberFilter:
         return [self._tool(tool, f"{where}[{at}]", top=True) for at, tool in enumerate(tools)]
 
     def _tool(self, value: Any, where: str, *, top: bool = False) -> Any:
-        """Filters the fields of a tool definition. Hosted tools, such as image generation and advisors, may use other
-        models.
+        """Filters the fields of a tool definition. Some hosted tools have a field for the model that they use, such as
+        image generation.
         """
         if isinstance(value, list):
             return [self._tool(entry, f"{where}[{at}]") for at, entry in enumerate(value)]

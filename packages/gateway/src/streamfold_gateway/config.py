@@ -1,5 +1,5 @@
-"""Settings of the gateway. The same models validate the `[gateway]` table, the command line and the arguments of
-`gateway()`.
+"""Settings of the gateway. The same pydantic models validate the table `[gateway]`, the command line and the arguments
+of `gateway()`.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class KeyOptions(Table):
     """The rights of a client's key.
 
     Attributes:
-        models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. For other models, the
-            gateway returns a 404, and it doesn't list them for the key. Aliases must be listed separately.
-        rpm: maximum requests per minute. Above this limit, as above the other limits, the gateway returns a 429.
+        models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. The gateway rejects other
+            models with a 404, and leaves them out of the list of models. The name of a model doesn't include its
+            aliases.
+        rpm: maximum requests per minute. The gateway rejects requests above this and the other limits with a 429.
         tpm: maximum input and output tokens per minute. Until a request's usage is known, the gateway reserves the
             average usage of earlier requests for it.
         max_concurrent: maximum number of simultaneous requests.
         max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent, the
             gateway rejects the key's requests until the next day.
         passthrough_members: undocumented request fields that the key may send: `["plugins"]`, or `["text.tone"]` for a
-            nested field. A key with `models` or a budget may otherwise only send fields that the client's API
-            documents, or that servers such as vLLM document. The gateway never sends fields that choose a model, an
-            address or an API key.
+            nested field. Without it, a key with `models` or a budget may send only fields that the client's API or
+            servers such as vLLM document. The gateway never sends fields that choose a model, an address or an API key.
     """
 
     models: Names = ("*",)
@@ -71,9 +71,7 @@ class KeyOptions(Table):
 
     @property
     def only_known_members(self) -> bool:
-        """True if requests may only have documented fields, because undocumented fields may change the model or the
-        cost.
-        """
+        """True if the gateway removes undocumented fields, because they may change the model or the cost."""
         return not self.any_model or self.max_cost_per_day is not None
 
 
@@ -99,49 +97,50 @@ class GatewayOptions(Table):
 
     Attributes:
         aliases: additional names for providers and models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`.
-            An alias also matches a model name that adds a date to it (`gpt-4o-2024-08-06`). `*` matches any text:
-            `{"claude-*": "main"}`.
+            An alias also matches its name with a date (`gpt-4o-2024-08-06`). `*` matches any text: `{"claude-*":
+            "main"}`.
         allow_models: patterns for the `PROVIDER:MODEL` names that clients may use in addition to the configured models.
             The default `["*"]` allows every model; `["main:kimi-*"]` allows some models of one provider; `[]` allows
             only the configured models.
-        hosts: allowed values of the `Host` header, without a port; `"*"` allows every value. Without `hosts`, a server
-            without keys on a loopback address accepts only loopback names, which prevents DNS rebinding.
+        hosts: allowed values of the `Host` header, without a port; `"*"` allows every value. By default, a server
+            without keys on a loopback address accepts only loopback names, which prevents DNS rebinding; other servers
+            accept every name.
         repair_history: true: the gateway repairs conversations that a provider would reject, and adds a warning to the
             response (see `ChatOptions`).
-        keepalive: seconds of silence after which the gateway sends a comment in a stream, or a ping in the Messages
-            API, so that proxies keep the connection open; 0: never.
-        turn_cache: where the gateway stores the turns of models: `true` or "memory", "sqlite:///turns.db",
-            "valkey://host:6379"; `false`: nowhere. From stored turns, the gateway restores the reasoning, signatures
-            and encrypted items that clients leave out of later requests. It restores a turn only for the key and the
-            end user that received it.
-        turn_cache_turns: maximum number of turns in the turn cache.
-        turn_cache_bytes: maximum total size of the turns in the turn cache, in bytes.
-        turn_cache_age: seconds until an unused turn expires.
-        responses: where the gateway stores responses of the Responses API, with the same values as `turn_cache`. By
-            default, it stores them in memory; with `false`, it doesn't store them.
+        keepalive: seconds of silence in a stream after which the gateway sends an SSE comment (in the Messages API, a
+            ping), so that proxies keep the connection open; 0: never.
+        turn_cache: where the gateway stores the messages of models: `true` or "memory", "sqlite:///turns.db",
+            "valkey://host:6379"; `false`: nowhere. If a client leaves reasoning, signatures or encrypted items out of a
+            later request, the gateway takes them from the stored message, but only for the key and the end user that
+            received it.
+        turn_cache_turns: maximum number of messages in the turn cache.
+        turn_cache_bytes: maximum total size of the turn cache, in bytes.
+        turn_cache_age: seconds after which an unused message expires.
+        responses: where the gateway stores responses of the Responses API, with the same values as `turn_cache`.
+            `false`: nowhere.
         responses_number: maximum number of stored responses. When the limit is reached, the gateway deletes the oldest
             response of the key that has the most stored responses.
         responses_bytes: maximum total size of stored responses, in bytes.
-        responses_age: seconds until an unused response expires.
-        websockets: true: the gateway also serves the Responses API over WebSockets. Otherwise it rejects a WebSocket
+        responses_age: seconds after which an unused response expires.
+        websockets: true: the gateway also serves the Responses API over WebSockets. By default, it rejects a WebSocket
             with a 426.
-        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). If the gateway has keys, a request to
-            `/metrics` needs one of them.
+        metrics: serve `/metrics` in Prometheus' text format (extra `metrics`). If clients need keys, a request to
+            `/metrics` needs a key too.
         metrics_by_key: also count requests, tokens and cost for each key, by the key's name. Every client that may read
             `/metrics` then sees the usage of all keys.
-        json_log: write one line of JSON for each request to the logger `streamfold.gateway.requests`: the outcome, the
-            token counts, the provider and the warnings.
+        json_log: log one line of JSON for each request to the logger `streamfold.gateway.requests`, with the outcome,
+            the token counts, the provider and the warnings.
         unasked_thinking: on the Messages and Gemini APIs, send reasoning even to clients that didn't request it.
         forward_client_ids: forward the request fields that identify a client's installation, a session or a user to
             providers: `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs,
             `metadata` on the Messages API.
-        max_requests: maximum number of simultaneous requests; the gateway rejects more requests with a 503.
-        max_body_bytes: maximum size of a request body, and of its parsed lists and objects; the gateway rejects larger
+        max_requests: maximum number of simultaneous requests. Above it, the gateway rejects requests with a 503.
+        max_body_bytes: maximum size of a request body, and of its parsed lists and objects. The gateway rejects larger
             bodies with a 413.
-        max_total_body_bytes: maximum size of all request bodies in memory together; above it, the gateway rejects
+        max_total_body_bytes: maximum size of all request bodies in memory together. Above it, the gateway rejects
             requests with a 503.
-        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received. After this
-            time, the gateway returns a 408.
+        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received. The gateway
+            rejects a slower request with a 408.
         send_timeout: seconds after which the gateway treats a client that reads nothing as disconnected.
         max_objects: maximum number of JSON objects in a request, such as messages, parts, tool calls and schemas.
     """
@@ -179,21 +178,20 @@ class GatewaySettings(GatewayOptions, PackageTable):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free port.
-        workers: number of processes that serve the port. Several processes share temporary files in place of in-memory
-            state. `max_requests` applies to each process.
+        workers: number of processes that serve the port. Several processes keep limits, turns and responses in
+            temporary files that they share. `max_requests` applies to each process.
         providers: names of the providers to serve; empty: all providers of the file.
         api_key_env: names of environment variables that contain the keys of clients. Without `api_key_env` and `keys`,
             clients need no key.
-        keys: keys with names and rights: see `KeySettings`. The request log contains the names.
+        keys: keys with names and rights; see `KeySettings`. The request log shows the names.
         open: allow other machines to use a server without keys.
         head_timeout: seconds in which a request's first line and headers must arrive.
-        drain: seconds for which a stopping server still accepts requests, while `/readyz` returns 503, so that a load
-            balancer notices before connections are refused.
+        drain: seconds for which a stopping server still accepts requests. Meanwhile `/readyz` returns a 503, so that a
+            load balancer sends no more requests.
         shutdown: seconds for which a stopping server waits until the responses in flight are complete.
         ui: serve a page at `/ui` that shows the last responses while they stream.
-        ui_key_env: names of environment variables that contain keys for the page, because the page shows the responses
-            of all clients. Without a key, only browsers on the server's machine may open the page, and not through a
-            proxy.
+        ui_key_env: names of environment variables that contain keys for the page, which shows the responses of all
+            clients. Without a key, only browsers on the server's machine may open the page, and not through a proxy.
         ui_answers: maximum number of responses that the page shows.
         ui_fixtures: folder in which the page saves responses as fixtures.
     """
@@ -221,7 +219,9 @@ class GatewaySettings(GatewayOptions, PackageTable):
         return bool(self.api_key_env or self.keys)
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields unknown provider names and unset environment variables, as the path of the setting and a message."""
+        """Yields the path of each setting with an unknown provider name or an unset environment variable, and a
+        message.
+        """
         for index, name in enumerate(self.providers):
             if text := unknown(name):
                 yield ("providers", index), text

@@ -1,4 +1,4 @@
-"""Changes conversations that most providers would reject, so that the providers accept them."""
+"""Changes conversations that most providers would reject."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ _GO_ON_WITH_TEXTS = {"anthropic", "gemini"}  # adapters of APIs that continue a 
 def repair_conversation(
     messages: tuple[Message, ...], adapters: Collection[str], *, own: str, continues: bool
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
-    """Removes messages and message parts that most providers reject from a conversation. Returns the new conversation,
-    and warnings about the changes.
+    """Removes messages that most providers reject. Returns the new conversation, and warnings about the changes.
 
-    After a broken stream, agents send an assistant message with only reasoning (Codex 0.169; Claude Code 2.1 after a
-    summary), an empty assistant message, or a final one with partial text (opencode 1.18).
+    After a broken stream, agents send an assistant message that has only reasoning (Codex 0.169; Claude Code 2.1 after
+    a summary) or nothing, or end the conversation with a partial answer (opencode 1.18).
 
     Args:
-        own: the adapter of the client's API. Only providers with the same API accept an assistant message with only
+        own: the adapter of the client's API. Only providers with this API accept an assistant message that has only
             reasoning.
-        continues: true if the client's API lets the model continue a final assistant message (prefill).
+        continues: true if the client's API lets the model continue the last message of the assistant (prefill).
     """
     warnings: list[ReplyWarning] = []
     kept = messages

@@ -17,7 +17,7 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the gateway settings of a configuration file. Overrides that aren't None replace them.
+    """Returns the gateway settings of a configuration file, with the overrides that aren't None in their place.
 
     Raises:
         ConfigError: a setting is invalid, or clients on other machines could use the server without a key.
@@ -36,7 +36,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings for several worker processes. Files that the processes share replace stores in memory."""
+    """Returns settings for several worker processes, with a store in a shared file for each store in memory."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:
@@ -47,11 +47,11 @@ def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings
 
 
 class GatewayPage(Protocol):
-    """A web page that the server serves in addition to the gateway."""
+    """A web page that the server serves beside the gateway's endpoints."""
 
     @property
     def hooks(self) -> Hooks:
-        """The provider hooks that collect the data for the page."""
+        """The hooks of all providers, which collect the data for the page."""
         ...
 
     @property
@@ -68,7 +68,7 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     """Returns the gateway's app for validated settings.
 
     Args:
-        page: a web page that the server serves in addition to the gateway.
+        page: a web page whose hooks all providers get.
 
     Raises:
         ConfigError: there are no providers, or a setting is invalid.
@@ -90,7 +90,7 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
 
 
 def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
-    """Returns the ASGI app that a configuration file describes, for servers that call app factories.
+    """Returns the ASGI app that a configuration file describes. ASGI servers can call this function as an app factory.
 
     Example: `granian --interface asgi --factory streamfold_gateway:create_app`. The environment variable
         `STREAMFOLD_CONFIG` names the file. If the variable isn't set, streamfold searches for the file. Server settings
@@ -108,7 +108,7 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
 
 
 async def preload(app: Gateway) -> None:
-    """Imports packages and loads prices, so that the first request needn't wait for this."""
+    """Imports the HTTP libraries and loads prices, so that the first request is as fast as later ones."""
     for transport in ("httpx", "aiohttp"):
         with suppress(ConfigError):  # a provider that can't do without it says so
             await make_client(transport).aclose()

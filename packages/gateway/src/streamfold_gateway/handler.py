@@ -1,5 +1,5 @@
-"""Handles an HTTP request: parses it, finds its provider, applies limits, and sends the response to the client as it
-arrives.
+"""Handles HTTP requests: parses each request, finds its provider, applies limits, and sends the provider's response to
+the client as it arrives.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client 
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """An HTTP request whose client has been authenticated, together with the objects that handle the request."""
+    """An HTTP request of an authenticated client, its response, and its log."""
 
     api: ClientAPI
     endpoint: APIEndpoint
@@ -64,13 +64,12 @@ class IncomingRequest:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A client's request, after the gateway has changed it so that the provider accepts it.
+    """A client's request in the form in which the gateway sends it to the provider.
 
     Attributes:
         owner: the id of the client's key; see `GatewayKey.id`.
         warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
-        turn_cache: the client's turn cache, which restores what the client left out of earlier turns; None without a
-            turn cache.
+        turn_cache: the part of the turn cache that belongs to the client; None without a turn cache.
     """
 
     api: ClientAPI
@@ -87,8 +86,8 @@ class RoutedRequest:
 
 
 class AnswerOutput(Protocol):
-    """Receives the events of a response. A `ResponseStream` sends the events to the client; other classes also store
-    them.
+    """The destination of a response. `ResponseStream` sends the response to the client; the recorders of stored
+    responses also store it.
     """
 
     @property
@@ -98,15 +97,17 @@ class AnswerOutput(Protocol):
 
     @property
     def started(self) -> bool:
-        """True after the first event was sent to the client. From then on, an HTTP error response can't be sent."""
+        """True after the first event was sent to the client. An HTTP error response isn't possible any more then."""
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
-        """Returns an async context manager. When `gone` becomes true, it cancels its block and raises ClientGone."""
+        """Returns an async context manager. `grace` seconds after `gone` becomes true, it cancels its block and raises
+        ClientGone.
+        """
         ...
 
     def leave(self) -> None:
-        """Cancels the block of `while_connected`, immediately or after `grace` seconds."""
+        """Sets `gone`. The block of `while_connected` is cancelled immediately, or after its `grace` seconds."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -122,7 +123,9 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app for one URL path. It is a class because Starlette would call a function with a `Request` object."""
+    """The ASGI app for one URL path. It isn't a function, because Starlette would call a function with a `Request`
+    object.
+    """
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
         self.answer = answer
@@ -132,7 +135,7 @@ class APIRoute:
 
 
 class RequestHandler:
-    """Handles the requests of clients, within the limits of the gateway's options."""
+    """Handles the requests of clients, within the limits in `GatewayOptions`."""
 
     def __init__(
         self,
@@ -152,15 +155,13 @@ class RequestHandler:
         self._observers = [*([metrics.observe] if metrics else []), *([log_json] if options.json_log else [])]
 
     def make_route(self, path: str, method: str, handle: Handler, api: ClientAPI, endpoint: APIEndpoint) -> Route:
-        """Returns the route that calls `handle` with each request that this method and URL path get."""
+        """Returns a route that calls `handle` for each request with this HTTP method and URL path."""
         return Route(path, APIRoute(partial(self._handle, handle, api, endpoint)), methods=[method])
 
     async def _handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Authenticates the client and calls `handle` with the request. Sends an error response to the client if
-        `handle` raises an error.
-        """
+        """Authenticates the client and calls `handle`. If one of both fails, sends an error response to the client."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:
@@ -176,7 +177,7 @@ class RequestHandler:
             log.disconnected()
 
     async def answer(self, incoming: IncomingRequest) -> None:
-        """Handles an HTTP request whose response isn't stored."""
+        """Handles a request for a model's response, without storing the response."""
         async with self.body(incoming) as body:
             await self.reply(incoming, body)
 
@@ -185,7 +186,7 @@ class RequestHandler:
         return RequestBody(self.capacity, incoming.scope, incoming.receive)
 
     async def reply(self, incoming: IncomingRequest, body: RequestBody) -> None:
-        """Handles an HTTP request after its body has been parsed. The response isn't stored.
+        """Handles a request whose body has been parsed, without storing the response.
 
         Raises:
             HTTPError: the request is invalid, its model is unknown, or the provider failed.
@@ -208,10 +209,11 @@ class RequestHandler:
     async def send_reply(
         self, incoming: IncomingRequest, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput
     ) -> None:
-        """Sends a request to its provider, and the provider's response to `output`.
+        """Reserves usage for a request, sends the request to its provider, and sends the provider's response to
+        `output`.
 
         Args:
-            output: sends the response to the client, and may also store it.
+            output: the destination of the response: `incoming.response`, or a recorder that stores the response too.
 
         Raises:
             HTTPError, ClientGone: see `reply`.
@@ -276,7 +278,7 @@ class RequestHandler:
         )
 
     def adapt(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
-        """Changes a parsed request so that its provider accepts it.
+        """Converts a parsed request to the form in which the provider accepts it.
 
         Raises:
             HTTPError: the gateway can't convert the request for this provider.
@@ -303,8 +305,8 @@ class RequestHandler:
 
 
 class AppTaskGroup:
-    """Runs background tasks that continue after the request that started them has been handled. When the app stops, it
-    cancels these tasks.
+    """Runs background tasks, which may continue after the end of the request that started them. When the app stops, it
+    cancels them.
     """
 
     def __init__(self) -> None:
@@ -334,10 +336,8 @@ class AppTaskGroup:
 
     @asynccontextmanager
     async def tasks(self) -> AsyncIterator[TaskGroup]:
-        """Yields a task group for work that continues after the client has disconnected.
-
-        If the ASGI server hasn't started the app's lifespan, as with mounted apps, the block waits for its tasks at its
-        end.
+        """Yields a task group for work that continues after the client has disconnected. In a mounted app without
+        lifespan events, the block waits for its tasks at its end.
         """
         if self._tasks is not None:
             yield self._tasks
@@ -365,13 +365,13 @@ def _objects_in(value: Any) -> int:
 
 
 class Answer:
-    """Receives one response from the provider, and sends it in the format of the client's API.
+    """Sends one request to its provider, and the provider's response to the client.
 
     Args:
-        serializer: converts the response to the format of the client's API.
-        meter: charges the usage of the request. The usage arrives at the end of the provider's stream. So if
-            `meter.reads_on` is true and the client disconnects, the gateway continues to receive the stream for up to
-            10 seconds.
+        serializer: converts the response to the client's API.
+        meter: charges the usage of the request to the client's key. If `meter.reads_on` is true and the client
+            disconnects, the class receives the provider's stream for up to 10 more seconds, because the usage arrives
+            at its end.
     """
 
     def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
@@ -383,8 +383,7 @@ class Answer:
         self._unsent: list[bytes] = []  # events of chunks that were read together with the next one
 
     async def send(self) -> None:
-        """Sends the request to the provider and the response to the client. Closes the connection to the provider at
-        the end.
+        """Sends the request to the provider, and the response to the client.
 
         Raises:
             HTTPError: the request failed before any part of the response was sent.
@@ -420,7 +419,7 @@ class Answer:
             await self._end_failed(b"".join([*self._unsent, failure]))
 
     async def _read(self) -> Reply:
-        """Passes the provider's chunks on to the client, and returns the complete reply.
+        """Sends the provider's chunks to the client as they arrive. Returns the complete reply.
 
         Raises:
             HTTPError: the gateway can't convert the request for the provider.
@@ -485,7 +484,7 @@ class Answer:
         await self._output.write(last, last=True)
 
     async def _send_shutdown_error(self) -> None:
-        """Ends the response with an error message at which agents send the request again."""
+        """Ends the response with an error after which agents send the request again."""
         refusal = http_error(503, "service unavailable: the server is shutting down")
         if self._output.started:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
@@ -494,7 +493,7 @@ class Answer:
 
 
 def _error_response(error: Exception) -> HTTPError:
-    """Returns the error response for an exception that ended a request."""
+    """Converts an exception that ended a request to an error response."""
     match error:
         case HTTPError():
             return error

@@ -1,4 +1,6 @@
-"""Converts errors to HTTP responses: status, error object, headers, and a hint whether the client should retry."""
+"""Converts errors to HTTP responses: the status, the error object and the headers, also those that tell clients whether
+to retry.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class HTTPError(Exception):
         status: the HTTP status of the response.
         info: the error that the response body describes.
         headers: additional headers of the response.
-        cause: the exception that led to the response, for the log; None if the request itself is invalid.
+        cause: the exception that the response reports, for the log; None if the gateway itself rejects the request.
     """
 
     def __init__(
@@ -36,17 +38,15 @@ class HTTPError(Exception):
 def http_error(
     status: int, message: str, code: str | None = None, *, cause: Exception | None = None, **headers: str
 ) -> HTTPError:
-    """Returns the error response for an error that doesn't come from a provider. Other keyword arguments become
-    headers: `retry_after="1"`.
-    """
+    """Returns an error response of the gateway itself. Other keyword arguments become headers: `retry_after="1"`."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     written = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTPError(status, ErrorInfo(message, kind, code), written, cause)
 
 
 def misconfigured(cause: ConfigError) -> HTTPError:
-    """Returns the error response for a request that fails because of the operator's configuration. The client doesn't
-    see the cause; the log contains it.
+    """Returns the error response for a mistake in the gateway's configuration. Only the log contains the cause, not the
+    response.
     """
     text = "the server is misconfigured for this model; see the server's log"
     return http_error(500, text, cause=cause, x_should_retry="false")
@@ -59,11 +59,11 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 
 def from_provider_error(error: APIError) -> HTTPError:
-    """Returns the error response for an error that a provider has sent or caused.
+    """Returns the error response for an error of a provider or of the connection to it.
 
-    The client receives the provider's status and error object, without secrets, so that it can handle the error like
-    one from the provider itself. The statuses 401 and 403 become 502, because the provider rejected the gateway's API
-    key, not the client's key.
+    The client receives the provider's status and error object, without secrets. So it can handle the error as if it
+    came from the provider. The statuses 401 and 403 become 502, because the provider rejected the gateway's API key,
+    not the client's key.
     """
     info = error_delta(error).info
     status, headers = 502, {}

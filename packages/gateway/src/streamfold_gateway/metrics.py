@@ -27,13 +27,13 @@ _SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0)
 
 
 class Metrics:
-    """Counts requests by their outcome, in memory or in a folder that several processes share.
+    """Counts requests, tokens and costs, in memory or in a folder that several processes share.
 
     Only configured model names become metric labels. All other model names get the label "other", because clients may
     send any name.
 
     Args:
-        names: the names of the served models.
+        names: the model names that the gateway serves.
         by_key: also count the requests, tokens and cost of each key, with the key's configured name as the label.
 
     Raises:
@@ -83,7 +83,7 @@ class Metrics:
         self._running.set(number)
 
     def observe(self, outcome: RequestOutcome) -> None:
-        """Counts a completed request."""
+        """Counts a request that has ended."""
         served = [name for name in (outcome.model, outcome.model.partition(":")[0]) if name in self._names]
         model, provider = served[0] if served else "other", outcome.provider or ""
         self._requests.labels(outcome.api, model, provider, outcome.how, str(outcome.status)).inc()
@@ -110,7 +110,7 @@ class Metrics:
             self._attempts.labels(name).inc()
 
     def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
-        """Returns the ASGI endpoint for `/metrics`, which only accepts clients that may use the gateway."""
+        """Returns the Starlette endpoint for `/metrics`. It needs a key if the gateway needs one."""
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -124,8 +124,8 @@ class Metrics:
         return metrics
 
     def _key(self, name: str | None) -> str:
-        """Returns the metric label for a key: its configured name, or "" for a key without a name. After the first
-        thousand keys, the label is "other".
+        """Returns the metric label for a key: its configured name, or "" for a key without a name. The first thousand
+        keys have labels; the label of further keys is "other".
         """
         if name and len(self._keys) < _MAX_KEYS:
             self._keys.add(name)

@@ -29,7 +29,7 @@ _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 @dataclass(frozen=True)
 class ModelRoute:
-    """The provider and the model that a model name stands for.
+    """The provider and the model that handle the requests for a model name.
 
     Attributes:
         model: the provider, or another `ChatModel` that serves the name.
@@ -45,16 +45,16 @@ class ModelRoute:
 
     @property
     def endpoints(self) -> tuple[BackendInfo, ...]:
-        """The endpoints that may handle the request; empty if `model` doesn't expose its endpoints."""
+        """The endpoints of the provider and its fallbacks; empty if `model` doesn't describe its endpoints."""
         return self._facts.endpoints
 
     @property
     def priced(self) -> bool:
-        """True if the prices of all endpoints that may handle the request are known."""
+        """True if the prices of the provider and of all its fallbacks are known."""
         return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns the cost of a usage at the most expensive endpoint that may handle the request; None if no price is
+        """Returns the cost of a usage at the most expensive of the provider and its fallbacks; None if no price is
         known.
         """
         models = self._facts.endpoint_models(self.other)
@@ -62,24 +62,23 @@ class ModelRoute:
         return max(found, key=lambda cost: cost.amount, default=None)
 
     def max_output_tokens(self, allowed: int | None) -> int | None:
-        """Returns the highest output token limit of the endpoints that may handle the request; None if no limit is
-        known.
+        """Returns the highest output token limit of the provider and its fallbacks; None if no limit is known.
 
         Args:
-            allowed: the output token limit that the request itself sets; None if it sets none.
+            allowed: the output token limit in the request; None without one.
         """
         models = self._facts.endpoint_models(self.other)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)
 
     @cached_property
     def adapters(self) -> set[str]:
-        """The names of the adapters that may handle the request; empty if they are unknown."""
+        """The names of the adapters of the provider and its fallbacks; empty if they are unknown."""
         return {endpoint.adapter_of(model) for endpoint, model in self._facts.endpoint_models(self.other)}
 
     @property
     def takes_arguments(self) -> bool:
-        """True if `model` accepts a prepared request, as `Provider` does. Other implementations of `ChatModel` may not
-        accept one.
+        """True if `model` accepts `ChatParams`, as `Provider` does. Other implementations of `ChatModel` accept only
+        the arguments of `chat_stream`.
         """
         return not self._facts.changed and isinstance(self.model, BaseChatModel)
 
@@ -92,8 +91,8 @@ class ModelRoute:
         Args:
             repair_history, partial_tool_calls: see `ChatOptions`. Implementations of `ChatModel` other than `Provider`
                 don't send partial tool calls.
-            turn_cache: restores what the client left out of earlier turns. Implementations of `ChatModel` other than
-                `Provider` receive the turns as the client sent them.
+            turn_cache: adds the reasoning that the client left out of earlier messages. Implementations of `ChatModel`
+                other than `Provider` receive the messages as the client sent them.
         """
         arguments = ChatParams(
             replace(request, model=self.other or ""),
@@ -121,7 +120,7 @@ class ModelRoute:
 
 
 class ModelRouter:
-    """Finds the provider and the model for a model name that a client sends.
+    """Finds the provider and the model for each model name that a client sends.
 
     `"main"` stands for the provider with this name and its configured model. `"main:other-model"` stands for the same
     provider with the model `other-model`.
@@ -165,7 +164,7 @@ class ModelRouter:
 
     @property
     def names(self) -> list[str]:
-        """The names of the providers and aliases, without aliases that are patterns."""
+        """The names of the providers and the aliases, without aliases such as `claude-*`."""
         return list(dict.fromkeys([*self._providers, *(alias for alias in self._aliases if not _is_pattern(alias))]))
 
     def names_for(self, client: GatewayKey) -> list[str]:
@@ -192,7 +191,7 @@ class ModelRouter:
         return found
 
     def describe(self) -> list[str]:
-        """Returns one line of text for each name: the provider's model, or the target of the alias."""
+        """Describes each name in one line of text: the name, and the provider's model or the target of the alias."""
         lines = []
         for name in self.names:
             endpoints = () if name in self._aliases else self._providers[name].endpoints
@@ -201,18 +200,18 @@ class ModelRouter:
         return lines
 
     def problems(self) -> list[str]:
-        """Returns the problems in the providers' configuration, one message for each problem."""
+        """Returns a message for each problem in the providers' settings, such as a missing API key."""
         found = [endpoint.problem for route in self._providers.values() for endpoint in route.endpoints]
         return list(dict.fromkeys(filter(None, found)))
 
     def check_usable(self) -> None:
-        """Raises ConfigError if no model can be used, because every endpoint lacks a setting, such as its API key."""
+        """Raises ConfigError if every endpoint of every provider lacks a setting, such as its API key."""
         endpoints = [route.endpoints for route in self._providers.values()]
         if all(found and all(endpoint.problem for endpoint in found) for found in endpoints):
             raise ConfigError(f"no model can be used: {'; '.join(self.problems())}")
 
     def price(self) -> None:
-        """Loads the prices of all models, so that the first request doesn't have to."""
+        """Loads the prices of all models before the first request."""
         for route in self._providers.values():
             route.cost(Usage(0, 0, 0))
 
@@ -238,7 +237,7 @@ class ModelRouter:
         return ModelRoute(self._providers[first].model, other) if other and first in self._providers else None
 
     def check_key(self, client: GatewayKey) -> None:
-        """Raises ConfigError if the settings of a key contain a model that the gateway doesn't serve."""
+        """Raises ConfigError if a key has rights for a model name that the gateway doesn't serve."""
         for pattern in client.options.models:
             if not _is_pattern(pattern) and pattern not in self.names and self._find(pattern) is None:
                 where = f"keys: {client.name}: models: {pattern!r} is not served{did_you_mean(pattern, self.names)}"

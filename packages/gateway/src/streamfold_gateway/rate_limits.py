@@ -1,5 +1,5 @@
-"""Rate limits and budgets of keys. The gateway reserves usage before a request, and charges the actual usage after
-it.
+"""Rate limits and budgets of keys. The gateway reserves the expected usage of each request, and later charges the
+actual usage.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing
 
 
 class Unmetered:
-    """Replaces `UsageMeter` for a request whose key has no limits: it counts and charges nothing."""
+    """Replaces `UsageMeter` for a request whose key has no limits."""
 
     reads_on = False
 
@@ -67,9 +67,9 @@ class Unmetered:
 
 
 class UsageMeter:
-    """Charges one request's reservation with the usage that the provider reports, or with an estimated usage.
+    """Charges the usage of one client request to its key: the usage that the provider reports, or else an estimate.
 
-    If one response needs several requests to the provider, each of these requests has its own reservation.
+    If the response needs several requests to the provider, each of them has its own reservation.
 
     Args:
         again: reserves usage for the next request to the provider.
@@ -77,8 +77,8 @@ class UsageMeter:
         reads_on: true if the key has a limit on tokens or cost.
 
     Attributes:
-        reads_on: true if the meter counts tokens. The provider's stream is then received even after the client
-            disconnects, because the usage arrives at the end.
+        reads_on: true if the meter counts tokens. The gateway then receives the provider's stream even after the client
+            has disconnected, because the usage arrives at the end.
     """
 
     def __init__(
@@ -108,11 +108,10 @@ class UsageMeter:
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
-        """Charges the usage of the current request to the provider, and reserves the next request for the same
-        response.
+        """Charges the usage of the last request to the provider, and reserves usage for the next one.
 
         Raises:
-            LimitReachedError, BudgetExceededError: the key's limit or budget doesn't allow the next request.
+            LimitReachedError, BudgetExceededError: a limit or the budget of the key doesn't allow another request.
         """
         self._charge(part.usage, part.cost, written=self._written, whole=True)
         await self._reservation.aclose()
@@ -121,7 +120,7 @@ class UsageMeter:
         self._reservation = await self._again()
 
     def take(self, chunk: StreamChunk) -> None:
-        """Adds the tokens of a chunk to the count."""
+        """Counts the tokens of a chunk."""
         self._written += text_tokens(chunk.delta) + text_tokens(chunk.reasoning)
 
     def answered(self, reply: Reply) -> None:
@@ -129,7 +128,7 @@ class UsageMeter:
         self._reply, self._whole = reply, True
 
     def failed(self, error: APIError) -> None:
-        """Records that the response broke off, or that the provider sent no response."""
+        """Records the error that ended the response, or that the provider sent instead of a response."""
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
@@ -137,12 +136,12 @@ class UsageMeter:
         self._began = None
 
     async def aclose(self) -> None:
-        """Charges the request's reservation and closes it."""
+        """Charges the usage and closes the reservation."""
         self.settle()
         await self._reservation.aclose()
 
     def settle(self) -> None:
-        """Charges the reservation with the usage that is known at this time."""
+        """Charges the usage that is known now."""
         if self._began is None:
             self._reservation.cancel()
             return
@@ -188,11 +187,10 @@ _MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with 
 
 
 class KeyRateLimits:
-    """Enforces the limits of keys: reserves usage before the gateway sends a request, and charges the actual usage
-    afterwards.
+    """The limits of all keys.
 
     Args:
-        where: the store for the counted usage; None: the usage is counted in memory.
+        where: the store for the counted usage; None: this process's memory.
     """
 
     def __init__(
@@ -214,10 +212,11 @@ class KeyRateLimits:
                 store = limiter.store  # one connection for all of them
 
     async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
-        """Reserves the usage of one client request. Returns the meter that charges the reservation.
+        """Reserves the expected usage of a client's request. Returns the meter that charges the actual usage.
 
         Raises:
-            HTTPError: a limit of the key is reached, its budget is spent, or the model's price is unknown.
+            HTTPError: a limit of the key is reached, its budget is spent, or it has a budget and the model's price is
+                unknown.
         """
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:

@@ -1,4 +1,4 @@
-"""Receives and parses request bodies, within limits on size, memory, time and requests in flight."""
+"""Receives and parses request bodies, and limits their size, memory and time, and the number of requests in flight."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
 
 
 class ClientGone(Exception):
-    """The client has disconnected before the end of the request or the response."""
+    """The client disconnected before the end of its request or of the response."""
 
 
 class Capacity:
     """Limits the number of requests in flight, and the memory of all request bodies together.
 
     Args:
-        observe: called with each new number of requests in flight.
+        observe: called with the number of requests in flight whenever it changes.
 
     Attributes:
         running: the number of requests in flight.
@@ -73,7 +73,9 @@ class Capacity:
 
     @contextmanager
     def occupied(self, size: int) -> Iterator[None]:
-        """Counts a response that outlives its HTTP request as a request in flight whose body has `size` bytes."""
+        """Inside the block, counts a response that may outlive its HTTP request as a request in flight with a body of
+        `size` bytes.
+        """
         self.add(size)
         self.count(1)
         try:
@@ -86,11 +88,11 @@ class Capacity:
 class RequestBody:
     """A context manager that receives and parses the JSON body of a request.
 
-    Inside the block, the request counts as in flight, and its body counts towards the memory limit.
+    Inside its block, the request counts as in flight, and its body counts towards the memory limit.
 
     Attributes:
         value: the parsed JSON body.
-        size: the number of bytes that the body adds to the memory in use, without its parsed lists and objects.
+        size: the size of the unparsed body in bytes, including stored items that were added to it.
     """
 
     __slots__ = ("_capacity", "_counted", "_options", "_receive", "_scope", "_structure", "size", "value")
@@ -161,8 +163,8 @@ class RequestBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def grow(self, size: int) -> None:
-        """Adds the size of stored items that will be inserted into the body to the memory in use. Raises HTTPError if
-        that exceeds a limit.
+        """Counts the size of stored items that replace references in the body. Raises HTTPError if the body or all
+        bodies together become too large.
         """
         self._hold(size, "the request with its references")
 
@@ -177,11 +179,11 @@ class RequestBody:
 
 
 def parsed_size(raw: bytes, most: int) -> int:
-    """Estimates how many bytes the lists and objects of a JSON text will need after parsing, without the strings.
+    """Estimates how many bytes the lists and objects of a JSON text need after parsing, without the strings.
 
-    After parsing, a JSON text such as `[],[],[]` needs thirty times as much memory. So this function estimates the size
-    before parsing, from the number of brackets and commas outside of strings. It stops counting when the size exceeds
-    `most`.
+    After parsing, a JSON text such as `[],[],[]` needs thirty times as much memory. So the gateway estimates the size
+    before it parses, from the number of brackets and commas outside of strings. The function stops counting when the
+    size exceeds `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288
@@ -198,7 +200,7 @@ def parsed_size(raw: bytes, most: int) -> int:
 
 
 async def run_sized(size: int, work: Callable[[], T]) -> T:
-    """Calls `work`, in a thread if the body is large, so that other requests don't have to wait."""
+    """Calls `work`. For a body that is large, calls it in a thread, so that other requests don't wait for it."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 
 

@@ -28,21 +28,21 @@ class RequestOutcome:
 
     Attributes:
         id: the id of the response, as in the header `X-Request-Id`.
-        api: the client's API, by the name of its adapter.
+        api: the name of the adapter of the client's API, such as "chat".
         model: the model name that the client sent.
-        how: "completed": a complete response; "answered": a response for which no model was called; "refused": the
-            gateway rejected the request; "failed": the provider or the gateway failed; "disconnected": the client
-            disconnected; "stopped": the server stopped.
+        how: "completed": the client got a complete response; "answered": the gateway responded without calling a model;
+            "refused": the gateway rejected the request; "failed": the provider or the gateway failed; "disconnected":
+            the client disconnected; "stopped": the server stopped.
         status: the HTTP status; 499 if the client disconnected.
         seconds: seconds from the request to the end of the response.
         first: seconds from the request to the first chunk of the response.
         provider: the provider that sent the response or the error.
         finish_reason: the finish reason of the response.
-        usage, cost: usage and cost of the response, even if the response is incomplete; None if unknown.
+        usage, cost: the usage and the cost of the response, which may be incomplete; None if unknown.
         key: the name of the client's key.
         error: the class name of the error.
         warnings: the codes of the response's warnings, without duplicates.
-        attempts: the providers that failed before `provider` handled the request.
+        attempts: the names of the providers that failed before `provider` handled the request.
     """
 
     id: str
@@ -62,7 +62,7 @@ class RequestOutcome:
     key: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the outcome as JSON data, without the values that are unknown."""
+        """Converts the outcome to JSON data, without unknown values."""
         said: dict[str, Any] = {"id": self.id, "api": self.api, "key": self.key, "model": self.model}
         said["outcome"] = self.how
         said |= {"status": self.status, "seconds": round(self.seconds, 4)}
@@ -97,7 +97,7 @@ _LONGEST = 2000  # characters of one text in the log
 
 
 def one_line(text: str) -> str:
-    r"""Returns a text as one line for a log: unprintable characters are escaped, and a long text is truncated.
+    r"""Converts a text to one line for the log: escapes unprintable characters, and truncates a long text.
 
     >>> one_line("a\nb \x1b[2J")
     'a\\nb \\x1b[2J'
@@ -147,13 +147,13 @@ class RequestLog:
         self._line(logging.INFO, f"completed{provider} {self._after}: {reply.finish_reason}, {tokens}{money}")
 
     def answered(self, note: str) -> None:
-        """Logs a response for which the gateway called no model."""
+        """Logs a response for which the gateway called no model, such as a token count."""
         self._ended("answered", 200)
         self._line(logging.INFO, f"answered {self._after}: {note}")
 
     def failed(self, refusal: HTTPError) -> None:
-        """Logs an error response, or an error at the end of a stream. The log line contains the exception that caused
-        the error.
+        """Logs an error that the client receives as an HTTP response or at the end of a stream, with the exception that
+        caused it.
         """
         cause = refusal.cause
         how = f"{self._after} (HTTP {refusal.status})"

@@ -1,5 +1,5 @@
-"""Sends the response to one client, as JSON or as server-sent events. Sends keep-alives, and detects clients that
-disconnect or read nothing.
+"""Sends the response to one client, as JSON or as server-sent events, sends keep-alives, and detects a client that
+disconnects or reads nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class ResponseStream:
     disconnects or reads nothing.
 
     Args:
-        receive, send: the two functions that the ASGI server passes to the app.
+        receive, send: the functions that the ASGI server passes to the app.
         send_timeout: seconds after which a client that reads nothing is treated as disconnected.
 
     Attributes:
-        started: True after the first event was sent to the client. From then on, an HTTP error response can't be sent.
+        started: true after the first event was sent to the client. An HTTP error response isn't possible any more then.
         ended: true if the last event has been sent.
         gone: true if the client has disconnected.
     """
@@ -66,8 +66,8 @@ class ResponseStream:
         await self._send_timed({"type": "http.response.body", "body": data, "more_body": False})
 
     def stream_events(self, headers: Mapping[str, str], keepalive: float, keepalive_bytes: bytes) -> None:
-        """Prepares a stream of server-sent events. The HTTP status is sent together with the first events. Until then,
-        an HTTP error response is still possible.
+        """Prepares a stream of server-sent events. The first `write` sends the HTTP status; before that, an HTTP error
+        response is still possible.
 
         Args:
             headers: additional HTTP headers.
@@ -95,7 +95,7 @@ class ResponseStream:
             self._since = None
 
     def while_connected(self, grace: float = 0.0) -> Self:
-        """Returns a context manager. When the client disconnects, it cancels its block and raises ClientGone.
+        """Returns an async context manager. When the client disconnects, it cancels its block and raises ClientGone.
 
         Args:
             grace: seconds for which the block continues after the client has disconnected.
@@ -131,7 +131,7 @@ class ResponseStream:
                 self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        """Sends keep-alives until the client has disconnected or exceeded the send timeout, then calls `leave`."""
+        """Sends keep-alives until the client disconnects or exceeds the send timeout, then calls `leave`."""
         while True:
             rest = self._rest()
             if rest <= 0:
@@ -185,7 +185,7 @@ class ResponseStream:
 
 
 def _response_start(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Returns ASGI's start message of a response. Replaces characters that HTTP doesn't allow in a header."""
+    """Returns the ASGI message that starts a response. Replaces characters that HTTP doesn't allow in a header."""
     fields = [
         (name.encode("latin-1"), _UNFIT.sub("?", " ".join(text.split())).encode()) for name, text in headers.items()
     ]

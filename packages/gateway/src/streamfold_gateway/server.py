@@ -54,10 +54,11 @@ def run(
     Args:
         path: the configuration file; None: streamfold searches for the file.
         page: creates the page that the server serves if the setting `ui` is true.
-        overrides: settings, see `GatewaySettings`. Values other than None replace those of the configuration file.
+        overrides: settings, see `GatewaySettings`. Overrides other than None take precedence over the configuration
+            file.
 
     Raises:
-        ConfigError: there are no providers, no model can be used, or a setting is invalid.
+        ConfigError: there are no providers, no provider has all its settings, or a setting is invalid.
         SystemExit: the port is unavailable, or worker processes crash repeatedly. The log contains the reason.
     """
     with TemporaryDirectory(prefix="streamfold-serve-", ignore_cleanup_errors=True) as folder:
@@ -97,16 +98,16 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Creates the app in a worker process. granian forks the main process, or sends this object to a new process.
+    """Creates the app in a worker process, which granian forks, or to which granian sends a copy of this object.
 
     Attributes:
         path: the path of the configuration file; None: streamfold searches for the file.
         page: creates the page that the server serves if the setting `ui` is true.
-        overrides: settings that replace those of the configuration file.
+        overrides: settings that take precedence over the configuration file.
         shared: the folder that the workers share while the server runs.
         generation: the number of configuration reloads so far.
         config: the last valid configuration.
-        settings: the server settings of that configuration, with an IP address as `host`, and a `port` other than 0.
+        settings: the settings of that configuration, with the IP address and the port on which the server listens.
     """
 
     path: str | os.PathLike[str] | None
@@ -159,7 +160,7 @@ class WorkerFactory:
             log.error("the configuration is unchanged: %s", exc)
 
     def handle_signals(self) -> None:
-        """Handles stop signals: passes them to the workers immediately, even while a reload waits for a worker."""
+        """Installs handlers for stop signals, which pass a signal to the workers immediately, even during a reload."""
         stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -33,8 +33,8 @@ _PHRASE = "prompt is too long"
 def prompt_too_long(info: ErrorInfo) -> str | None:
     """Returns the error message with which the Messages API rejects a prompt that is too long; None for other errors.
 
-    The token counts come from the provider's error message. If that message lacks a token count, the function returns
-    the provider's message unchanged.
+    The token counts come from the provider's error message. Without token counts, the result contains the provider's
+    message instead.
 
     >>> prompt_too_long(ErrorInfo("Your request exceeded model token limit: 262144 (requested: 300000)"))
     'prompt is too long: 300000 tokens > 262144 maximum'

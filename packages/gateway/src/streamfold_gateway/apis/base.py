@@ -1,4 +1,4 @@
-"""Base class of the APIs that the gateway serves to clients, and functions that all these APIs need."""
+"""Base class of the APIs that the gateway's clients can use, and functions that all these APIs need."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class ClientRequest:
     """A client's request, after the gateway has parsed it.
 
     Attributes:
-        body: the JSON body of the request, as the client sent it.
+        body: the JSON body of the request, without the fields that the client may not send.
         parsed: the request that the gateway parsed from the body.
-        route: the provider and the model that the requested model name stands for.
+        route: the provider and the model for the model name in the request.
         stream: true if the client requested a stream.
         id: the id that the gateway gives to the response.
         created: when the request arrived, in seconds since 1970.
@@ -57,12 +57,12 @@ class ClientRequest:
         params: the parameters in the URL's path and query.
         dropped: warnings about request fields that the gateway removed, because the client may not send them.
         end_user: the end user that the request names, as returned by `named_end_user`.
-        turns_cached: true if the turn cache stores this response, so that the client needn't send back data that only
-            the provider can read.
-        tools: the tools of a Responses API request that the gateway replaced by function tools. The keys are the names
-            of these function tools.
-        stored: the fields of the response object that describe how the response is stored; None if the response isn't
-            stored.
+        turns_cached: true if the turn cache stores this response. Its client then needn't send back encrypted
+            reasoning.
+        tools: the tools of a Responses API request that the gateway has replaced by function tools, by the names of
+            these function tools.
+        stored: the fields `store`, `background` and `previous_response_id` of the response object; None if the response
+            isn't stored.
     """
 
     body: Mapping[str, Any]
@@ -96,10 +96,11 @@ class APIEndpoint:
     Attributes:
         path: the URL path of the endpoint, with path parameters in braces.
         id_prefix: the prefix of the response ids that the gateway creates.
-        streams: true if responses are always streamed, false if they are never streamed, None if each request decides.
+        streams: true if responses are always streamed, false if never; None if the field `stream` of the request
+            decides.
         count_member: for endpoints that only count tokens, the name of the response field for the token count; "" for
             other endpoints.
-        compacts: true if the endpoint compacts a conversation.
+        compacts: true if the endpoint replaces a long conversation by a summary ("compaction").
     """
 
     path: str
@@ -123,7 +124,8 @@ class ClientAPI(ABC):
             (prefill).
         client_ids: the request fields that identify a client installation, a session or a user.
         members: the request fields that the gateway may send to a provider.
-        keep_alive: the bytes that the gateway sends to the client when a stream has been silent for a while.
+        keep_alive: the bytes that the gateway sends to the client of a silent stream, so that proxies keep the
+            connection open.
     """
 
     endpoints: ClassVar[tuple[APIEndpoint, ...]]
@@ -139,8 +141,8 @@ class ClientAPI(ABC):
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
-        """Returns whether a client of this API sent the request. Several APIs share some paths, such as the list of
-        models.
+        """Returns whether the client that sent a request uses this API. Several APIs share some paths, such as the list
+        of models.
         """
         return False
 
@@ -150,11 +152,11 @@ class ClientAPI(ABC):
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        """Parses a request body. Raises ConfigError with the path of the invalid field.
+        """Parses a request body. Raises ConfigError if a field is invalid; the message begins with its path.
 
         Args:
             params: the parameters in the URL's path and query.
-            native: true if the provider has the same API, so that all fields are supported.
+            native: true if the provider has the same API as the client, so that it supports all fields.
         """
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
@@ -162,13 +164,11 @@ class ClientAPI(ABC):
         return {member: number}
 
     def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
-        """Returns the response body of an endpoint that compacts a conversation."""
+        """Returns the body of a response that contains a compacted conversation."""
         raise NotImplementedError  # called only for an endpoint with `compacts`, whose API has its own method
 
     def counted_body(self, body: Any) -> Any:
-        """Converts the body of a token count request to the body of the model request whose tokens the client wants to
-        count.
-        """
+        """Converts the body of a token count request to the body of the model request whose tokens are counted."""
         return body
 
     @abstractmethod
@@ -193,9 +193,9 @@ class ClientAPI(ABC):
     def stream_info(self, refusal: HTTPError) -> ErrorInfo:
         """Returns the error object that the gateway sends at the end of a failed stream.
 
-        Some clients search the message for certain words to decide whether to retry: "server error" makes the agents pi
-        0.73 and opencode 1.18 retry. If the API forwards the provider's error type, this method doesn't change the
-        provider's message.
+        The words "server error" in the message make the agents pi 0.73 and opencode 1.18 send the request again. So the
+        method adds them to temporary errors, but not to errors that the provider itself reported, if the API forwards
+        their type.
         """
         info, cause = self.info(refusal), refusal.cause
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))
@@ -204,7 +204,7 @@ class ClientAPI(ABC):
         return replace(info, message=f"{info.message} (server error)")
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Splits the last events of a failed stream into pieces that the client must receive separately."""
+        """Splits the last events of a failed stream into pieces that are sent one after the other."""
         return [failure]
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
@@ -225,8 +225,8 @@ class ClientAPI(ABC):
         return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
     def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers with these adapters, and warnings about the request fields that the gateway
-        dropped.
+        """Converts a request for providers with these adapters. Returns the request, and warnings about the request
+        fields that the gateway dropped.
 
         Raises:
             ConfigError: the gateway can't convert the request for these providers.
@@ -238,12 +238,12 @@ class ClientAPI(ABC):
     def without_own_fields(
         self, request: ClientRequest, lost: Mapping[str, Any], extra_body: Mapping[str, Any] | None = None
     ) -> tuple[ClientRequest, Warnings]:
-        """Returns the request for providers with other APIs than this one, and a warning about the dropped request
-        fields.
+        """Removes the fields of this API from a request to a provider with another API. Returns the request, and
+        warnings about the dropped fields.
 
         Args:
-            lost: the request fields that only this API has. The warning names those of them that have an effect.
-            extra_body: the remaining request fields, which the providers support.
+            lost: the fields to drop. The warning leaves out fields without an effect, such as an empty list.
+            extra_body: the other fields, which the provider supports.
         """
         tools = request.parsed.tools
         in_tools = {
@@ -277,7 +277,7 @@ def permitted_members(
     Args:
         known: the fields that the client's API documents.
         key: the rights of the client's key.
-        any_model: true if the client may use every model of the configured providers.
+        any_model: true if the client may use every model of the gateway's providers.
     """
     members = MemberFilter(
         known, only_known=key.only_known_members, passthrough=key.passthrough_members, any_model=any_model
@@ -293,12 +293,12 @@ def permitted_members(
 
 
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Prevents a client's request from overriding the operator's `extra_body`. Returns the request, and warnings about
-    the values that were replaced or dropped.
+    """Prevents a client's request from overriding the `extra_body` in the settings of its provider. Returns the
+    request, and warnings about the values that were replaced or dropped.
 
-    `Provider` gives a request's `extra_body` priority over the configured `extra_body`. So this function replaces the
-    client's value by the operator's value in each field that both set. If the endpoints that may handle the request
-    have different configured values for a field, the function removes the client's value.
+    In `Provider`, the `extra_body` of a request takes precedence over the configured one. So this function replaces the
+    client's value of each field that both set by the configured value. If a provider and its fallbacks have different
+    values for the field, the function removes the client's value.
     """
     extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
@@ -337,10 +337,10 @@ _SECONDS = 10.0  # that a client waits for a count; it asks often
 
 
 async def counted_tokens(request: ClientRequest) -> tuple[int, str]:
-    """Returns the number of tokens in a request, without a model request.
+    """Returns the number of tokens in a request, without calling a model.
 
     Returns:
-        The provider's token count and ""; or an estimated token count and the reason why the provider couldn't count.
+        The provider's token count and ""; or the gateway's estimate, and the reason why the provider couldn't count.
 
     Raises:
         HTTPError: the provider rejected the token count request.

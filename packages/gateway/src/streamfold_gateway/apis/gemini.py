@@ -80,8 +80,8 @@ class GeminiAPI(ClientAPI):
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Splits off the error event, so that the client receives it separately. Google's JavaScript client (1.52)
-        finds an error only at the start of a received piece.
+        """Splits off the error event. Google's JavaScript client (1.52) notices an error only at the start of a chunk
+        of the HTTP body.
         """
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]
@@ -102,7 +102,9 @@ class GeminiAPI(ClientAPI):
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
-    """Returns whether the client requested thoughts. Clients that didn't request thoughts don't expect them."""
+    """Returns whether the client requested thoughts (`includeThoughts`). Other clients don't expect thoughts in
+    responses.
+    """
     config = camel_case(camel_case(body).get("generationConfig") or {})
     thinking = camel_case(config.get("thinkingConfig") or {})
     return bool(thinking.get("includeThoughts"))

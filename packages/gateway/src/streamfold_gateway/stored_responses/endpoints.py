@@ -1,7 +1,7 @@
 """HTTP endpoints for stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-The endpoints first replace each reference in a request by the stored items that it names. Then they handle the request
-like any other request.
+The endpoint for new responses replaces each reference in a request by stored items, and then handles the request like
+any other.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ _logger = logging.getLogger("streamfold.gateway")
 
 
 class StoredResponses:
-    """Handles requests of the Responses API, and stores the responses.
+    """The endpoints of the Responses API that create, read, cancel and delete stored responses.
 
     A response is stored unless its request has `store: false`. If the request has `store: true` or `background: true`,
-    the response continues after its client has disconnected. Otherwise it is cancelled.
+    the response continues after its client has disconnected. Otherwise, the gateway cancels a response whose client
+    disconnects.
     """
 
     def __init__(self, handler: RequestHandler, background: AppTaskGroup, responses: ResponseStore) -> None:
@@ -106,7 +107,7 @@ class StoredResponses:
         await self._detached(incoming, routed, serializer, running, body.size)
 
     async def compact(self, incoming: IncomingRequest) -> None:
-        """Compacts a conversation, which may refer to a stored response. The compacted conversation isn't stored."""
+        """Handles a request to compact a conversation, which may continue a stored response. Stores nothing."""
         async with self._handler.body(incoming) as body:
             if isinstance(body.value, dict):
                 await self._expand(incoming, body)
@@ -141,8 +142,8 @@ class StoredResponses:
         running: BackgroundResponse,
         size: int,
     ) -> None:
-        """Starts a task that completes the response even if the client disconnects. Meanwhile, sends the response to
-        the client as it arrives.
+        """Starts a task that completes the response even if the client disconnects, and sends the response to the
+        client as it arrives.
         """
         meter: Meter | None = None
         try:
@@ -197,7 +198,7 @@ class StoredResponses:
             del self._running[running.kept.id]
 
     async def _watch(self, running: BackgroundResponse) -> None:
-        """Waits until another process requests cancellation, then cancels the response."""
+        """Cancels the response when another process requests that."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)
@@ -257,7 +258,7 @@ class StoredResponses:
         await incoming.response.send_json(200, kept.response, RESPONSES_API.headers(incoming.log.id))
 
     async def _cancelled(self, incoming: IncomingRequest, kept: StoredResponse) -> StoredResponse:
-        """Requests cancellation from the process that runs a response, and waits some seconds for the result."""
+        """Asks the process that runs a response to cancel it, and waits for up to five seconds."""
         await self._responses.cancel(kept)
         for _ in range(_PATIENCE):
             await anyio.sleep(_POLL)

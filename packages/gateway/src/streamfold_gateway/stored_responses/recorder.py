@@ -1,4 +1,4 @@
-"""Records responses while the gateway sends them, within a memory limit."""
+"""Records the events of responses to store them, and limits the memory of all responses in progress."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Recorder:
 
     Args:
         kept: the stored response, before its first event.
-        serializer: serializes the response, with its option `records` set.
+        serializer: the serializer of the response, with its option `records` set.
 
     Attributes:
         serializer: the serializer of the response; None after its memory has been freed.
-        events: the serialized events that are still in memory.
+        events: the serialized events that are in memory.
         held: the size of `events` in bytes.
         chars, pieces: the length of the output text so far, and the number of fragments in which it arrived.
-        weight: the number of bytes that this response adds to the memory in use.
-        may_wait: true if the response pauses when the memory limit is reached.
+        weight: how many bytes this response counts towards the memory limit.
+        may_wait: true if the response may be paused when the memory limit is reached.
         blocked: true if the response is paused because a subscriber reads slowly.
-        resumable: true if the events are stored, so that a client can resume the stream.
-        state: the JSON of the response object, from the last event that contained this object.
+        resumable: true if the events are stored too, so that a client can resume the stream.
+        state: the JSON of the response object in the last event that contained one.
         over: true if the final event has been recorded.
     """
 
@@ -65,7 +65,7 @@ class Recorder:
         memory.add(self)
 
     def record(self) -> list[SerializedEvent]:
-        """Records the events that were serialized since the last call, and returns them."""
+        """Takes the events that the serializer has made since the last call, and returns them."""
         events = [] if self.serializer is None else self.serializer.take_events()
         for event in events:
             if not self.over:
@@ -89,7 +89,7 @@ class Recorder:
         self._memory.remove(self)
 
     def forget_events(self) -> None:
-        """Drops the recorded events. From now on, only the response object is stored."""
+        """Drops the recorded events. From then on, only the response object is stored."""
         self.resumable = False
         self._release()
 
@@ -120,8 +120,8 @@ class Recorder:
 class AttachedRecorder(Recorder):
     """Stores a response when it is complete. Cancels the response if its client disconnects.
 
-    As an `AnswerOutput`, this class also sends the response to the client. It stores the response before it sends the
-    last event, so that the client's next request can refer to the response.
+    As an `AnswerOutput`, this class also sends the response to the client. It sends the last event only after it has
+    stored the response, so that the client's next request can refer to the response.
     """
 
     def __init__(
@@ -171,9 +171,8 @@ class AttachedRecorder(Recorder):
 
 
 class RecorderMemory:
-    """Limits the memory of all responses in progress together. When the limit is reached, the largest responses first
-    drop their events. Then the responses for which no client waits are paused until memory is free, except the oldest
-    of them.
+    """Limits the memory of all responses in progress together. When the limit is reached, the largest responses drop
+    their events. If that isn't enough, the background responses are paused until memory is free, except the oldest one.
 
     Args:
         size: the memory limit in bytes.
@@ -209,7 +208,7 @@ class RecorderMemory:
             self.wake()
 
     def has_capacity(self, making: Recorder) -> bool:
-        """Returns whether a response for which no client waits may continue."""
+        """Returns whether a response may continue without exceeding the memory limit."""
         if not making.may_wait or sum(each.weight for each in self._making) <= self._size:
             return True
         first = next(each for each in self._making if each is making or (each.may_wait and not each.blocked))
@@ -217,7 +216,7 @@ class RecorderMemory:
         return first is making
 
     def wake(self) -> None:
-        """Makes every response check whether it may continue."""
+        """Wakes all paused responses, so that each checks whether it may continue."""
         if self._full:
             self._full = False
             for each in self._making:
@@ -228,7 +227,7 @@ _BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answ
 
 
 class Subscriber:
-    """A client's position in the events of a running response.
+    """A client that receives the events of a running response.
 
     Attributes:
         at: the `sequence_number` of the last event that the client has received.
@@ -242,21 +241,21 @@ class BackgroundResponse(Recorder):
     """Records a response that continues even if its client disconnects. Any number of subscribers may receive its
     events.
 
-    Subscribers receive an event only after it has been stored. A slow store doesn't delay receiving the provider's
-    stream. This class is an `AnswerOutput`.
+    Subscribers receive an event only after it has been stored. The provider's stream doesn't wait for a slow store.
+    This class is an `AnswerOutput`.
 
     Args:
         background: true if the client's request has `background: true`.
 
     Attributes:
         gone: true if the response has been cancelled.
-        forgotten: true if the response was deleted, so that it must not be stored.
-        refused: the error response, if the request failed before the first event while a client waited for the
-            response.
+        forgotten: true if the response was deleted and must not be stored.
+        refused: the error response, if the request failed before its first event and isn't a background request;
+            otherwise None.
         done: true if no further event will follow.
         warnings: the warnings of the complete response.
-        storage_warning: a warning to subscribers that the response object or its events couldn't be stored; "" if they
-            were stored.
+        storage_warning: a warning for subscribers, if the response object or its events couldn't be stored; otherwise
+            "".
     """
 
     def __init__(
@@ -303,7 +302,7 @@ class BackgroundResponse(Recorder):
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Prevents the response's memory from being freed inside the block, even if `close` is called meanwhile."""
+        """Keeps the response in memory inside the block, even if `close` is called meanwhile."""
         self._users += 1
         try:
             yield
@@ -373,7 +372,7 @@ class BackgroundResponse(Recorder):
         return bool(self.state)
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """Records the serialized events. Waits while the memory limit is reached. Stores the end of the response."""
+        """Records the serialized events, and stores the end of the response. Waits while memory is short."""
         self.record()
         if last:
             await self.save()
@@ -399,7 +398,9 @@ class BackgroundResponse(Recorder):
     # --- its end ------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends the response with an error response, before its first event."""
+        """Ends a response that failed before its first event: a background response with status "failed", another one
+        with an HTTP error.
+        """
         if self.background:
             info = refusal.info
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
@@ -417,7 +418,7 @@ class BackgroundResponse(Recorder):
         await self.save()
 
     async def cancel(self) -> None:
-        """Cancels the response, and closes the connection to the provider. Stores the output received so far."""
+        """Cancels the response and its request to the provider. Stores the output received so far."""
         if self.serializer is not None and self.refused is None:
             self.serializer.cancel()
             self.record()
@@ -484,7 +485,7 @@ class BackgroundResponse(Recorder):
 
     @contextmanager
     def followed(self, after: int) -> Iterator[Subscriber]:
-        """Yields a subscriber that receives the events after the `sequence_number` `after`."""
+        """Yields a new subscriber. It receives the events with a `sequence_number` greater than `after`."""
         follower = Subscriber(after)
         self.record()
         self._followers.add(follower)
@@ -513,7 +514,7 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def done_by(self, event: SerializedEvent) -> bool:
-        """Returns whether an event is the last event of the response."""
+        """Returns whether the response ends with this event."""
         return self.done and event.number == self._last
 
     async def until_done(self) -> None:
@@ -522,7 +523,7 @@ class BackgroundResponse(Recorder):
             await self._changed.wait()
 
     def as_kept(self) -> StoredResponse:
-        """Returns the response with the output received so far, in the form in which `ResponseStore` returns it."""
+        """Returns the response as `ResponseStore.get` would return it, with the output received so far."""
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:
