@@ -37,8 +37,7 @@ from .chat.request import parse_chat_request, wants_usage
 from .chat.serializer import ChatSerializer
 from .conversations import parse_messages, serialize_messages
 from .formats import ApiFormat, Serialized
-from .gemini.camel_case import camel_case, camel_name
-from .gemini.request import parse_gemini_request
+from .gemini.request import camel_case, camel_name, parse_gemini_request
 from .gemini.serializer import Framing as GeminiFraming
 from .gemini.serializer import GeminiSerializer
 from .replies import parse_reply, serialize_reply, serialize_stream

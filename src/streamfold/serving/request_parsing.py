@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..requests import ObjectReader, kind_of
-from ..types import NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
+from ..types import AllowedTools, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
 
 
 def wants_stream(body: Any) -> bool:
@@ -60,12 +60,46 @@ def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[
     return replace(tool, extra=extra)
 
 
+def unread_fields(fields: ObjectReader, **groups: ObjectReader | None) -> dict[str, Any]:
+    """Returns the fields of a request that haven't been read. `groups` are the objects in the request's fields, some of
+    whose own fields have been read."""
+    left = {name: group.rest() for name, group in groups.items() if group is not None}
+    return {**fields.rest(), **{name: rest for name, rest in left.items() if rest}}
+
+
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     """Returns the tool choice. Raises ConfigError if it forces a tool call and the request has no tools."""
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
         raise ConfigError("tool_choice requires a tool call, but there are no tools")
     return read
+
+
+def read_google_choice(
+    mode: str, names: list[Any], tools: tuple[Tool, ...], where: str, names_where: str
+) -> ReadToolChoice | None:
+    """Returns the tool choice of a request in one of Google's APIs, or None if the mode is unknown.
+
+    Args:
+        names: the names of the tools that the model may call. An empty list allows all tools.
+        where, names_where: the paths of the mode and of the names, for errors.
+    """
+    known = [tool.name for tool in tools if tool.hosted is None]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"{names_where}: there is no function {name!r}")
+    match mode:
+        case "none":
+            return "none"
+        case "any" if not known:
+            raise ConfigError(f"{where} requires a tool call, but there are no functions")
+        case "any" if len(names) == 1:
+            return NamedTool(names[0])
+        case "any":
+            return AllowedTools(tuple(names), "required") if names else "required"
+        case "auto" | "validated":
+            return AllowedTools(tuple(names)) if names else "auto"
+    return None
 
 
 def read_stop(value: Any) -> str | list[str] | None:

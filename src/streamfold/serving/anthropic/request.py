@@ -62,7 +62,11 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     if not native and isinstance(body.get("container"), Mapping):
         raise ConfigError("container can't be used with this model: its provider has no skills")
     output, thinking = fields.object("output_config"), fields.object("thinking")
-    old_format = fields.object("output_format")
+    older = fields.object("output_format")
+    wanted = (output.object("format") if output else None) or older
+    schema = wanted.mapping("schema") if wanted else None
+    if wanted and schema is None:
+        raise ConfigError(f"{wanted.at('schema')} is missing: it must be a JSON schema")
     options = Options(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
@@ -70,7 +74,7 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
         stop=fields.items("stop_sequences") or None,
         parallel_tool_calls=parallel,
         reasoning_effort=_effort(thinking, output),  # type: ignore[arg-type]
-        response_format=_format((output.object("format") if output else None) or old_format),
+        response_format=None if schema is None else ResponseFormat(schema),
         extra_body=fields.rest(),
     )
     return Request(model, messages, tools, choice, options)
@@ -206,7 +210,10 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call
     for at, given in enumerate(blocks):
-        fields, block = ObjectReader(given, f"{where}.content[{at}]"), _without_defaults(given)
+        fields = ObjectReader(given, f"{where}.content[{at}]")
+        # Responses contain fields such as `citations: null`, but requests may not.
+        defaults = REQUIRED_MEMBERS.get(given["type"], {})
+        block = {name: value for name, value in given.items() if name not in defaults or value != defaults[name]}
         match unpack_opaque_block(block):
             case "output", item:
                 items.append(item)
@@ -223,8 +230,10 @@ def _assistant(blocks: list[Any], where: str) -> Message:
             case "thinking":
                 reasoning.append(fields.text("thinking") or "")
             case "tool_use":
-                calls.append(_call(block, fields, extra))
-                call = calls[-1]
+                extra |= {name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}
+                arguments = dump_compact(fields.mapping("input") or {})
+                call = ToolCall.from_text(unpack_call_id(fields.need("id")), fields.need("name"), arguments, extra)
+                calls.append(call)
                 members = {"call_id": call.id, "name": call.name, "arguments": call.raw_arguments}
                 items.append({"type": "function_call", **members})
                 extra = {}
@@ -239,19 +248,6 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     )
 
 
-def _without_defaults(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a content block without fields such as `citations: null`. Responses contain these fields, but requests
-    may not."""
-    defaults = REQUIRED_MEMBERS.get(str(block.get("type")), {})
-    return {name: value for name, value in block.items() if name not in defaults or value != defaults[name]}
-
-
-def _call(block: Mapping[str, Any], fields: ObjectReader, carried: Mapping[str, Any]) -> ToolCall:
-    extra = {**carried, **{name: block[name] for name in _KEPT_EXTRA if block.get(name) is not None}}
-    text = dump_compact(fields.mapping("input") or {})
-    return ToolCall.from_text(unpack_call_id(fields.need("id")), fields.need("name"), text, extra)
-
-
 # --- tools and options ------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +257,12 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
         fields = ObjectReader(entry, f"tools[{at}]")
         kind = fields.text("type") or "custom"
         if kind == "custom":
-            tools.append(_tool(fields))
+            schema = fields.mapping("input_schema")
+            if schema is None:
+                raise ConfigError(f"{fields.at('input_schema')} is missing: it must be a JSON schema")
+            mark = read_cache_control(fields.any("cache_control"), fields.at("cache_control"))
+            name, about, strict = fields.need("name"), fields.text("description") or "", fields.flag("strict")
+            tools.append(Tool(name, about, schema, strict, cache=mark, extra=fields.rest()))
         elif native:
             tools.append(hosted_tool(HostedTool(entry)))
         else:
@@ -269,15 +270,6 @@ def _tools(entries: list[Any], native: bool) -> tuple[Tool, ...]:
                 f"tools[{at}].type: {kind!r} is a hosted tool of Anthropic, which this model doesn't support"
             )
     return tuple(tools)
-
-
-def _tool(fields: ObjectReader) -> Tool:
-    schema = fields.mapping("input_schema")
-    if schema is None:
-        raise ConfigError(f"{fields.at('input_schema')} is missing: it must be a JSON schema")
-    mark = read_cache_control(fields.any("cache_control"), fields.at("cache_control"))
-    name, about, strict = fields.need("name"), fields.text("description") or "", fields.flag("strict")
-    return Tool(name, about, schema, strict, cache=mark, extra=fields.rest())
 
 
 def _choice(fields: ObjectReader | None, tools: tuple[Tool, ...]) -> tuple[ReadToolChoice, bool | None]:
@@ -313,12 +305,3 @@ def _effort(thinking: ObjectReader | None, output: ObjectReader | None) -> str |
     if kind == "enabled":
         return "low" if (budget or 0) < 4096 else "medium" if (budget or 0) < 16384 else "high"
     return None
-
-
-def _format(fields: ObjectReader | None) -> ResponseFormat | None:
-    if fields is None:
-        return None
-    schema = fields.mapping("schema")
-    if schema is None:
-        raise ConfigError(f"{fields.at('schema')} is missing: it must be a JSON schema")
-    return ResponseFormat(schema)

@@ -33,10 +33,15 @@ def parse_chat_request(body: Any) -> Request:
     tools = read_tools(fields.items("tools"), nested=True)
     choice = read_choice(fields.any("tool_choice"), tools)
     wanted = fields.object("response_format")
+    limit, older = fields.limit("max_completion_tokens"), fields.limit("max_tokens")
+    if limit is not None and older is not None and limit != older:
+        raise ConfigError(
+            "max_tokens and max_completion_tokens differ, but are two names for the same option: send one of them"
+        )
     options = Options(
         temperature=fields.number("temperature"),
         top_p=fields.number("top_p"),
-        max_output_tokens=_most_tokens(fields),
+        max_output_tokens=older if limit is None else limit,
         stop=read_stop(fields.any("stop")),
         seed=fields.count("seed"),
         parallel_tool_calls=fields.flag("parallel_tool_calls"),
@@ -52,12 +57,3 @@ def wants_usage(body: Any) -> bool:
     isn't a boolean."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))
-
-
-def _most_tokens(fields: ObjectReader) -> int | None:
-    new, old = fields.limit("max_completion_tokens"), fields.limit("max_tokens")
-    if new is not None and old is not None and new != old:
-        raise ConfigError(
-            "max_tokens and max_completion_tokens differ, but are two names for the same option: send one of them"
-        )
-    return old if new is None else new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,14 +13,12 @@ from ...jsontext import dump_compact
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...requests.schema import from_openapi
 from ...types import (
-    AllowedTools,
     AudioPart,
     FilePart,
     HostedTool,
     ImagePart,
     MediaPart,
     Message,
-    NamedTool,
     ReadToolChoice,
     TextPart,
     Tool,
@@ -28,34 +27,31 @@ from ...types import (
     hosted_tool,
     system,
 )
-from ..request_parsing import read_stop
-from .camel_case import camel_case
+from ..request_parsing import read_google_choice, read_stop, unread_fields
 
 _STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
 _MEDIA = {"image": ImagePart, "audio": AudioPart}
+_UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
-def parse_contents(given: Any) -> list[Message]:
-    """Converts contents to messages. Consecutive contents with the role `model` are converted to one message.
-    streamfold generates an id for each tool call without one. A tool result without an id belongs to the first tool
-    call of the same name that has no result yet.
+def camel_case(value: Any) -> Any:
+    """Converts the field names of an object to camel case. Nested objects and other values stay as they are.
 
-    Raises:
-        ConfigError: an entry of `contents` is invalid. The error message begins with its path.
-
+    >>> camel_case({"inline_data": {"mime_type": "image/png"}})
+    {'inlineData': {'mime_type': 'image/png'}}
     """
-    if isinstance(given, str):
-        given = [{"role": "user", "parts": [{"text": given}]}]
-    elif isinstance(given, Mapping):
-        given = [given]
-    if not isinstance(given, list | None):
-        raise ConfigError(f"contents must be a list, not {kind_of(given)}")
-    if not given:
-        raise ConfigError(f"contents is {'missing' if given is None else 'empty'}: there is nothing to answer")
-    reader = _Reader()
-    for at, content in enumerate(given):
-        reader.read(content, f"contents[{at}]")
-    return reader.messages()
+    if not isinstance(value, Mapping):
+        return value
+    return {camel_name(str(name)): member for name, member in value.items()}
+
+
+def camel_name(name: str) -> str:
+    """Returns a name in camel case.
+
+    >>> camel_name("generation_config")
+    'generationConfig'
+    """
+    return _UNDERSCORE.sub(lambda found: found[1].upper(), name)
 
 
 def parts_of(content: Any, where: str) -> list[Any]:
@@ -77,15 +73,6 @@ class _Turn:
     thoughts: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
-
-    def message(self) -> Message:
-        return Message(
-            "assistant",
-            "".join(self.text) or None,
-            tuple(self.calls),
-            reasoning="".join(self.thoughts) if self.thoughts else None,
-            extras={"blocks": self.parts} if self.parts else {},
-        )
 
 
 class _Reader:
@@ -114,10 +101,12 @@ class _Reader:
             raise ConfigError(f"{where}.role: unknown role {role!r}. Allowed: user, model")
 
     def _end_turn(self) -> None:
-        if self._turn is not None and any(part != {"text": ""} for part in self._turn.parts):
-            self._open = list(self._turn.calls)
-            self._messages.append(self._turn.message())
-        self._turn = None
+        turn, self._turn = self._turn, None
+        if turn is not None and any(part != {"text": ""} for part in turn.parts):
+            self._open = list(turn.calls)
+            text, reasoning = "".join(turn.text) or None, "".join(turn.thoughts) if turn.thoughts else None
+            extras = {"blocks": turn.parts}
+            self._messages.append(Message("assistant", text, tuple(turn.calls), reasoning=reasoning, extras=extras))
 
     def _said(self, turn: _Turn, part: Any, where: str) -> None:
         fields = ObjectReader(part, where)
@@ -125,20 +114,16 @@ class _Reader:
         if isinstance(signature := part.get(SIGNATURE), str):
             part[SIGNATURE] = signature.translate(_STANDARD)
         if (called := fields.object("functionCall")) is not None:
-            call = self._call(called)
+            call_id, name, arguments = called.text("id"), called.need("name"), called.mapping("args") or {}
+            if not call_id:
+                self._made += 1
+                call_id = f"call_{self._made}_{name}"  # the same in every request that sends this conversation
+            call = ToolCall.from_text(call_id, name, dump_compact(arguments))
             turn.calls.append(call)
             part["functionCall"] = {**part["functionCall"], "name": call.name, "args": call.arguments}
         elif (text := fields.text("text")) is not None:
             (turn.thoughts if fields.flag("thought") else turn.text).append(text)
         turn.parts.append(part)
-
-    def _call(self, fields: ObjectReader) -> ToolCall:
-        call_id, name, given = fields.text("id"), fields.need("name"), fields.mapping("args") or {}
-        if not call_id:
-            self._made += 1
-            call_id = f"call_{self._made}_{name}"  # the same in every request that sends this conversation
-        text = dump_compact(given)
-        return ToolCall.from_text(call_id, name, text)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
         """Converts an entry of `contents` with the role `user`. Returns a tool message for each tool result, and then a
@@ -239,13 +224,13 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
         raise ConfigError("cachedContent isn't supported by this provider: send the content itself")
     calling = ObjectReader(camel_case(fields.any("toolConfig") or {}), "toolConfig")
     choice = _choice(calling.any("functionCallingConfig"), tools)
-    if left := calling.rest():
-        fields.put("toolConfig", left)
     config = ObjectReader(camel_case(fields.any("generationConfig") or {}), "generationConfig")
     if config.any("candidateCount") not in (None, 1):
         raise ConfigError("generationConfig.candidateCount must be 1: each request gets one answer")
     if config.flag("responseLogprobs"):
         raise ConfigError("generationConfig.responseLogprobs can't be requested: log probabilities are not supported")
+    if (modalities := config.any("responseModalities")) != ["TEXT"]:
+        config.put("responseModalities", modalities)
     options = Options(
         temperature=config.number("temperature"),
         top_p=config.number("topP"),
@@ -254,7 +239,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
         seed=config.count("seed"),
         reasoning_effort=_effort(config.any("thinkingConfig")),  # type: ignore[arg-type]
         response_format=_format(config),
-        extra_body=_rest(fields, config),
+        extra_body=unread_fields(fields, toolConfig=calling, generationConfig=config),
     )
     return Request(model, messages, tools, choice, options)
 
@@ -262,11 +247,26 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
 def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
     """Converts the fields `systemInstruction` and `contents` of a request to messages.
 
+    Consecutive contents with the role `model` are converted to one message. streamfold generates an id for each tool
+    call without one. A tool result without an id belongs to the first tool call of the same name that has no result
+    yet.
+
     Raises:
         ConfigError: a field is invalid. The error message begins with the path of the invalid field.
-
     """
-    return [*_system(system_instruction), *parse_contents(contents)]
+    opening = _system(system_instruction)
+    if isinstance(contents, str):
+        contents = [{"role": "user", "parts": [{"text": contents}]}]
+    elif isinstance(contents, Mapping):
+        contents = [contents]
+    if not isinstance(contents, list | None):
+        raise ConfigError(f"contents must be a list, not {kind_of(contents)}")
+    if not contents:
+        raise ConfigError(f"contents is {'missing' if contents is None else 'empty'}: there is nothing to answer")
+    reader = _Reader()
+    for at, content in enumerate(contents):
+        reader.read(content, f"contents[{at}]")
+    return [*opening, *reader.messages()]
 
 
 def _system(given: Any) -> list[Message]:
@@ -308,27 +308,12 @@ def _tool(declared: Any, where: str) -> Tool:
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "toolConfig.functionCallingConfig"
     fields = ObjectReader(camel_case(given or {}), where)
-    mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
-    known = [tool.name for tool in tools if tool.hosted is None]
-    for name in names:
-        if name not in known:
-            raise ConfigError(f"{where}.allowedFunctionNames: there is no function {name!r}")
-    match mode:
-        case "NONE":
-            return "none"
-        case "ANY" if not known:
-            raise ConfigError(f"{where}.mode requires a tool call, but there are no functions")
-        case "ANY":
-            return (
-                NamedTool(names[0])
-                if len(names) == 1
-                else AllowedTools(tuple(names), "required")
-                if names
-                else "required"
-            )
-        case "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED":
-            return AllowedTools(tuple(names)) if names else "auto"
-    raise ConfigError(f"{where}.mode: unknown mode {mode!r}. Allowed: AUTO, ANY, NONE, VALIDATED")
+    given_mode, names = (fields.text("mode") or "AUTO").upper(), fields.items("allowedFunctionNames") or []
+    mode = "auto" if given_mode == "MODE_UNSPECIFIED" else given_mode.lower()
+    choice = read_google_choice(mode, names, tools, f"{where}.mode", f"{where}.allowedFunctionNames")
+    if choice is None:
+        raise ConfigError(f"{where}.mode: unknown mode {given_mode!r}. Allowed: AUTO, ANY, NONE, VALIDATED")
+    return choice
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -359,10 +344,3 @@ def _format(config: ObjectReader) -> ResponseFormat | None:
     if schema is None and older is not None:
         schema = from_openapi(older)
     return ResponseFormat() if schema is None else ResponseFormat(schema)
-
-
-def _rest(fields: ObjectReader, config: ObjectReader) -> dict[str, Any]:
-    rest, left = fields.rest(), config.rest()
-    if left.get("responseModalities") == ["TEXT"]:
-        del left["responseModalities"]
-    return {**rest, "generationConfig": left} if left else rest

@@ -8,21 +8,18 @@ Other fields that only this API has go to `extra_body`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ...errors import ConfigError
 from ...jsontext import dump_compact
 from ...requests import ObjectReader, Options, Request, ResponseFormat, kind_of
 from ...types import (
-    AllowedTools,
     AudioPart,
     FilePart,
     HostedTool,
     ImagePart,
     MediaPart,
     Message,
-    NamedTool,
     ReadToolChoice,
     TextPart,
     Tool,
@@ -31,7 +28,7 @@ from ...types import (
     hosted_tool,
     system,
 )
-from ..request_parsing import read_function, read_stop
+from ..request_parsing import read_function, read_google_choice, read_stop, unread_fields
 
 _STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
 _MEDIA: dict[str, type[MediaPart]] = {
@@ -68,19 +65,22 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
     tools = _tools(fields.items("tools") or [], native=native)
     config = ObjectReader(fields.any("generation_config") or {}, "generation_config")
     config.any("thinking_summaries")
+    level = config.text("thinking_level")
+    if level is not None and level not in _LEVELS:
+        allowed = ", ".join(_LEVELS)
+        raise ConfigError(f"generation_config.thinking_level: unknown level {level!r}. Allowed: {allowed}")
+    choice = _choice(config.any("tool_choice"), tools)
     options = Options(
         temperature=config.number("temperature"),
         top_p=config.number("top_p"),
         max_output_tokens=config.limit("max_output_tokens"),
         stop=read_stop(config.items("stop_sequences")),
         seed=config.count("seed"),
-        reasoning_effort=_effort(config.text("thinking_level")),  # type: ignore[arg-type]
+        reasoning_effort=level,  # type: ignore[arg-type]
         response_format=_format(fields, native=native),
+        extra_body=unread_fields(fields, generation_config=config),
     )
-    choice = _choice(config.any("tool_choice"), tools)
-    rest, left = fields.rest(), config.rest()
-    extra = {**rest, "generation_config": left} if left else rest
-    return Request(model, messages, tools, choice, replace(options, extra_body=extra))
+    return Request(model, messages, tools, choice, options)
 
 
 def wants_thoughts(body: Mapping[str, Any]) -> bool:
@@ -238,33 +238,14 @@ def _tools(entries: list[Any], *, native: bool) -> tuple[Tool, ...]:
 
 def _choice(given: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     where = "generation_config.tool_choice"
-    known = [tool.name for tool in tools if tool.hosted is None]
-    allowed = given.get("allowed_tools") if isinstance(given, Mapping) else None
+    mode, names = "auto" if given is None else given, list[Any]()
     if isinstance(given, Mapping):
-        fields = ObjectReader(allowed or {}, f"{where}.allowed_tools")
-        given, names = fields.text("mode") or "auto", fields.items("tools") or []
-        if unknown := next((name for name in names if name not in known), None):
-            raise ConfigError(f"{where}.allowed_tools.tools: there is no function {unknown!r}")
-    else:
-        names = []
-    match given:
-        case "none":
-            return "none"
-        case "any" if not known:
-            raise ConfigError(f"{where} requires a tool call, but there are no functions")
-        case "any" if len(names) == 1:
-            return NamedTool(names[0])
-        case "any":
-            return AllowedTools(tuple(names), "required") if names else "required"
-        case None | "auto" | "validated":
-            return AllowedTools(tuple(names)) if names else "auto"
-    raise ConfigError(f"{where}: unknown mode {given!r}. Allowed: auto, any, none, validated")
-
-
-def _effort(level: str | None) -> str | None:
-    if level is not None and level not in _LEVELS:
-        raise ConfigError(f"generation_config.thinking_level: unknown level {level!r}. Allowed: {', '.join(_LEVELS)}")
-    return level
+        fields = ObjectReader(given.get("allowed_tools") or {}, f"{where}.allowed_tools")
+        mode, names = fields.text("mode") or "auto", fields.items("tools") or []
+    choice = read_google_choice(mode, names, tools, where, f"{where}.allowed_tools.tools")
+    if choice is None:
+        raise ConfigError(f"{where}: unknown mode {mode!r}. Allowed: auto, any, none, validated")
+    return choice
 
 
 def _format(fields: ObjectReader, *, native: bool) -> ResponseFormat | None:

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...requests import ObjectReader, Options, Request, kind_of, read_format, read_items
 from ...types import ReadToolChoice, ReplyWarning, Tool, system
-from ..request_parsing import read_choice, read_tools, refuse_several
+from ..request_parsing import read_choice, read_tools, refuse_several, unread_fields
 from .tools_as_functions import ClientTools, ToolsAsFunctions, has_only_function_tools
 
 _KEPT = {
@@ -103,17 +103,9 @@ def _request(
         parallel_tool_calls=fields.flag("parallel_tool_calls"),
         reasoning_effort=reasoning.text("effort") if reasoning else None,  # type: ignore[arg-type]
         response_format=None if wanted is None else read_format(wanted),
-        extra_body=_rest(fields, reasoning, text),
+        extra_body=unread_fields(fields, reasoning=reasoning, text=text),
     )
     return Request(model, messages, tools, choice, options)
-
-
-def _rest(fields: ObjectReader, *groups: ObjectReader | None) -> dict[str, Any]:
-    rest = fields.rest()
-    for name, group in zip(("reasoning", "text"), groups, strict=True):
-        if group is not None and (left := group.rest()):
-            rest[name] = left
-    return rest
 
 
 def _read_input(given: Any) -> list[tuple[str, Any]]:
