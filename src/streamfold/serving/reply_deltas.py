@@ -177,17 +177,13 @@ def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> l
     """Returns the deltas of a tool call. The list is empty if `_items_and_calls` yields the tool call as an item."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
-        return [_whole(number, call, item or {})]
+        item_id = item.get("id") if item else None
+        item_id = item_id if isinstance(item_id, str) and item_id else None
+        return [ToolCallDelta(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)]
     if call.kind != "custom" or item is not None:
         return []
     members = {"call_id": call.id, "name": call.name, "input": call.raw_arguments}
     return [ExtraPart("output", {"type": "custom_tool_call", "status": "completed", **members})]
-
-
-def _whole(number: int, call: ToolCall, item: dict[str, Any]) -> ToolCallDelta:
-    item_id = item.get("id")
-    item_id = item_id if isinstance(item_id, str) and item_id else None
-    return ToolCallDelta(number, call.id, call.name, arguments_text(call), True, call.extra, item_id)
 
 
 def arguments_text(call: ToolCall) -> str:

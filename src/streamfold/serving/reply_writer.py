@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -23,7 +24,7 @@ from ..types import (
     Usage,
     is_truncated,
 )
-from .reply_deltas import end_deltas, has_items, keep_call_kinds, without_non_finite
+from .reply_deltas import arguments_text, end_deltas, has_items, keep_call_kinds, without_non_finite
 from .stream_serializer import StreamSerializer, is_complete_object
 
 
@@ -175,7 +176,7 @@ class DeltaOrder:
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
         self._keeps_ends = keeps_ends
         self._whole_calls = whole_calls
-        self._calls: dict[int, _CallFragments] = {}  # by their numbers
+        self._calls = defaultdict[int, _CallFragments](_CallFragments)  # by their numbers
         self._ids: dict[str, int] = {}  # the numbers of the calls by their ids
         self._late: list[tuple[int, Delta]] = []  # delayed deltas, each with the number of tool calls before it
         self._passed = 0  # the number of tool calls in the chunks so far, if tool calls are written at the end
@@ -184,8 +185,8 @@ class DeltaOrder:
         self._complete = True  # whether the last of these calls is complete
         self._freed = False  # whether it became complete, so that the next delta releases the delayed deltas
         self._held: ToolCallDelta | None = None  # its closing brace, not written yet
-        self._sizes: dict[int, int] = {}  # the number of characters written for each call
-        self._closed: dict[int, str] = {}  # the closing braces that were written
+        self._sizes = Counter[int | None]()  # the number of characters written for each call
+        self._closed: dict[int | None, str] = {}  # the closing braces that were written
         self.refused = ""
         self._ends: dict[str | None, ToolCallDelta] = {}  # the complete tool calls, by their ids
 
@@ -194,7 +195,9 @@ class DeltaOrder:
         out: list[Delta] = []
         details = chunk.details or _PLAIN
         place, call = details.preceding_calls, details.call
-        for mark in map(_finite, details.marks):
+        for mark in details.marks:
+            if (value := replace_non_finite(mark.value)) is not mark.value:
+                mark = replace(mark, value=value)
             marked = place if call is None else call.number
             if self._late or 0 < marked <= self._passed:
                 self._late.append((marked, mark))
@@ -212,9 +215,9 @@ class DeltaOrder:
             # There are no numbers if no call was written before.
             for ended, number in zip(chunk.tool_calls or (), details.call_numbers, strict=False):
                 if ended.kind == "function":
-                    self._ends[ended.id] = self._fragments_of(number).finish(ended, number)
+                    self._ends[ended.id] = self._calls[number].finish(ended, number)
         elif call is not None:
-            for fragment in self._fragments_of(call.number).feed(call, self._ids):
+            for fragment in self._calls[call.number].feed(call, self._ids):
                 if fragment.extra:
                     fragment = replace(fragment, extra=replace_non_finite(fragment.extra))
                 self._add(fragment.index or 0, fragment, out)
@@ -246,25 +249,20 @@ class DeltaOrder:
         ends = [self._ends.get(call.id) for call in reply.tool_calls]
         fitting = {end.index for end in ends if end is not None and end.ended is None}
         if broken := [name for number, name in enumerate(self._begun) if number not in fitting]:
-            self._check(reply, broken, may_be_cut=serializer is not None and serializer.calls_may_be_cut)
-        self._late = [
-            late for late in self._late if not isinstance(late[1], ToolCallDelta)
-        ]  # `reply` has the complete calls
+            tools = ", ".join(broken)
+            if not is_truncated(reply.finish_reason):
+                raise ProtocolError(f"the tool calls of {tools} changed or disappeared at the end of the answer")
+            if serializer is None or not serializer.calls_may_be_cut:
+                how = "reached its token limit" if reply.finish_reason == "length" else "was filtered"
+                raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
+        # `reply` has the complete calls.
+        self._late = [late for late in self._late if not isinstance(late[1], ToolCallDelta)]
         ends = [end and self._fitting(end.index or 0, end) for end in ends]
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
         """Returns the delayed text of an answer that broke off."""
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
-
-    @staticmethod
-    def _check(reply: Reply, names: list[str], *, may_be_cut: bool) -> None:
-        tools = ", ".join(names)
-        if not is_truncated(reply.finish_reason):
-            raise ProtocolError(f"the tool calls of {tools} changed or disappeared at the end of the answer")
-        if not may_be_cut:
-            how = "reached its token limit" if reply.finish_reason == "length" else "was filtered"
-            raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
 
     def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
         """Returns a complete tool call. If white space was added to its arguments after the next tool call had begun,
@@ -273,17 +271,12 @@ class DeltaOrder:
         Raises:
             ProtocolError: more arguments arrived after the closing brace had been written.
         """
-        text, size, closed = end.arguments, self._sizes.get(number, 0), self._closed.get(number)
+        text, size, closed = end.arguments, self._sizes[number], self._closed.get(number)
         if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
             return end
         if text[size:].strip() or not text[:size].endswith(closed):
             raise ProtocolError(f"more arguments of {end.name} arrived after the closing brace")
         return replace(end, arguments=text[:size])
-
-    def _fragments_of(self, number: int) -> _CallFragments:
-        if number not in self._calls:
-            self._calls[number] = _CallFragments()
-        return self._calls[number]
 
     def _add(self, preceding_calls: int, delta: Delta, out: list[Delta]) -> None:
         if self._goes_on(delta):
@@ -311,19 +304,15 @@ class DeltaOrder:
             return
         if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # which may be about that very call
             self._held = None
-            self._closed[held.index or 0] = held.arguments
-            self._count(held)
+            self._closed[held.index] = held.arguments
+            self._sizes[held.index] += len(held.arguments)
             out.append(held)
         out.append(delta)
         if isinstance(delta, ToolCallDelta):
-            self._count(delta)
+            self._sizes[delta.index] += len(delta.arguments)
             if delta.index == self._next:
                 self._next, self._complete = self._next + 1, False
                 self._begun.append(delta.name or "")
-
-    def _count(self, call: ToolCallDelta) -> None:
-        number = call.index or 0
-        self._sizes[number] = self._sizes.get(number, 0) + len(call.arguments)
 
     def _release(self, out: list[Delta]) -> None:
         """Writes the delayed content that may follow now, because the tool calls before it have begun or are
@@ -373,11 +362,6 @@ class DeltaOrder:
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
-
-
-def _finite(mark: ExtraPart) -> ExtraPart:
-    value = replace_non_finite(mark.value)
-    return mark if value is mark.value else replace(mark, value=value)
 
 
 @dataclass(slots=True, eq=False)
@@ -445,7 +429,7 @@ class _CallFragments:
         """Returns the complete tool call as one fragment. The fragment has `ended=False` if different arguments were
         already written to the client. The answer must then end with an error.
         """
-        text = call.raw_arguments if call.raw_arguments.strip() else "{}"
+        text = arguments_text(call)
         ended = None
         if self.id:
             shown = "".join(self.shown)

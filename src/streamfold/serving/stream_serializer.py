@@ -60,11 +60,6 @@ class SerializedCall:
             self.pieces, self.written = ["".join(self.pieces)], 1
         return "".join(self.pieces)
 
-    @property
-    def size(self) -> int:
-        """The number of characters in the arguments so far."""
-        return sum(map(len, self.pieces))
-
 
 # Line ends for some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which can't be encoded.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
@@ -248,16 +243,22 @@ class StreamSerializer(ABC):
             case ToolCallDelta():
                 if self.tool_choice != "none":
                     (self._custom_call if delta.custom else self._call)(delta)
-            case ExtraPart():
-                self._extra(delta)
+            case ExtraPart(name, value, whole):
+                known = self._extras.get(name, 0)
+                values = value[known:] if whole else [value]  # of a whole list, those that are new
+                self._extras[name] = known + len(values)
+                for each in values:
+                    self.write_extra(name, each)
             case Usage():
                 self.usage = delta
             case Finish():
                 self.finish_reason = delta
             case Warn(code, detail):
                 self._warn(code, detail)
-            case Meta():
-                self._meta(delta)
+            case Meta() if not self.begun:
+                self.id, self.model = delta.id or self.id, delta.model or self.model
+                if isinstance(delta.created, int | float):
+                    self.created = int(delta.created)
             case Failure():
                 self.write_waiting()
                 self.write_failure(delta)
@@ -343,12 +344,6 @@ class StreamSerializer(ABC):
         written, self._out = self._out, []
         return b"".join(written)
 
-    def _meta(self, meta: Meta) -> None:
-        if not self.begun:
-            self.id, self.model = meta.id or self.id, meta.model or self.model
-            if isinstance(meta.created, int | float):
-                self.created = int(meta.created)
-
     def _warn(self, code: WarningCode, detail: str) -> None:
         self._warnings.setdefault(f"{_WARNING}{code}: {detail}")
 
@@ -371,7 +366,8 @@ class StreamSerializer(ABC):
         piece = part.arguments
         if part.whole:
             # More than the pieces, or the same: what was written can't be taken back.
-            piece = piece[call.size :] if piece.startswith(call.arguments) else ""
+            written = call.arguments
+            piece = piece[len(written) :] if piece.startswith(written) else ""
         call.pieces.append(piece)
         # A whole that adds nothing is not written: to readers that go one by one its entry would begin the call again.
         new = piece or not (part.whole and call.opened) or call.extra != known
@@ -403,14 +399,6 @@ class StreamSerializer(ABC):
         call.written = len(call.pieces)
         first, call.opened = not call.opened, True
         self.write_call_piece(call, piece, first=first)
-
-    def _extra(self, extra: ExtraPart) -> None:
-        values = [extra.value]
-        if extra.whole:  # of a list those that are new
-            values = extra.value[self._extras.get(extra.name, 0) :]
-        self._extras[extra.name] = self._extras.get(extra.name, 0) + len(values)
-        for value in values:
-            self.write_extra(extra.name, value)
 
     def _write_all_but_calls(self, deltas: Iterable[Delta]) -> None:
         """Writes the content that was delayed because of a tool call that stays incomplete. Delayed tool calls are

@@ -191,19 +191,17 @@ class AnthropicSerializer(StreamSerializer):
     def write_end(self) -> None:
         self.ensure_started()
         self.stop_block()
-        reason = self._stop_reason()
+        finish = self.finish_reason or Finish("unknown", "")
+        if finish.reason == "unknown" and not self.fill_finish_reason:
+            reason = finish.raw or None
+        else:
+            reason = stop_reason_of(finish, calls=self.has_calls)
         if self._stop_sequence is not None and reason == "end_turn":
             reason = "stop_sequence"
         delta = {"stop_reason": reason, "stop_sequence": self._stop_sequence, **self._at_end}
         self.send(self.end_message(delta, written_usage(self.usage)))
         self._write_warnings()
         self.send({"type": "message_stop"})
-
-    def _stop_reason(self) -> str | None:
-        finish = self.finish_reason or Finish("unknown", "")
-        if finish.reason == "unknown" and not self.fill_finish_reason:
-            return finish.raw or None
-        return stop_reason_of(finish, calls=self.has_calls)
 
     def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
         managed = {} if self._managed is None else {"context_management": self._managed}

@@ -9,8 +9,6 @@ from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
 from ...types import CallKind, NamedTool, ReadToolChoice, Usage, item_part
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, openai_error_body
 
-_LISTS = ("annotations", "reasoning_details")  # members of a delta that are lists
-
 
 class ChatSerializer(StreamSerializer):
     """Writes the chunks of one streamed completion.
@@ -56,23 +54,24 @@ class ChatSerializer(StreamSerializer):
         self.write_delta({"tool_calls": [{"index": call.number, **entry}]})
 
     def write_extra(self, name: str, value: Any) -> None:
-        if name == "reasoning_details" and self._streams and _tells_text(value):
-            # Its text has been said, and would be read twice; without it a signature is worth nothing.
-            if value.get("signature"):
-                self._warn(
-                    "provider_data_dropped",
-                    "signed reasoning_details are not streamed: they would repeat the reasoning",
-                )
-        elif name == "output":
-            self._item(value)
-        elif name == "audio":
-            self.write_delta({name: value})
-        elif name in _LISTS:
-            self.write_delta({name: [_nested(value)]})
+        match name, value:
+            case "reasoning_details", {"text": str()} | {"summary": str()} if self._streams:
+                # Its text has been written, and would be read twice; without it a signature is worth nothing.
+                if value.get("signature"):
+                    detail = "signed reasoning_details are not streamed: they would repeat the reasoning"
+                    self._warn("provider_data_dropped", detail)
+            case "output", dict():
+                self._item(value)
+            case "audio", _:
+                self.write_delta({name: value})
+            case "annotations", {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
+                self.write_delta({name: [{"type": kind, kind: rest}]})  # nested under its type, as in this API
+            case "annotations" | "reasoning_details", _:
+                self.write_delta({name: [value]})
 
-    def _item(self, item: Any) -> None:
+    def _item(self, item: dict[str, Any]) -> None:
         """Writes a Responses API item that calls a custom tool. Chat Completions has no equivalent of other items."""
-        part = item_part(item) if isinstance(item, dict) else None
+        part = item_part(item)
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
         call_id = part.call_id or part.id or ""
@@ -184,18 +183,6 @@ def _entry(call: SerializedCall, arguments: str) -> dict[str, Any]:
     if call.custom:  # https://github.com/openai/openai-openapi/issues/576
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": arguments}}
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _tells_text(detail: Any) -> bool:
-    return isinstance(detail, dict) and any(isinstance(detail.get(name), str) for name in ("text", "summary"))
-
-
-def _nested(value: Any) -> Any:
-    """Nests the fields of a citation under its type, as Chat Completions does."""
-    match value:
-        case {"type": "url_citation" | "file_citation" as kind, **rest} if rest and kind not in rest:
-            return {"type": kind, kind: rest}
-    return value
 
 
 def _joined(pieces: list[Any]) -> Any:

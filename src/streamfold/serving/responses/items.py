@@ -11,7 +11,7 @@ from ...adapters.responses import as_object
 from ...errors import ErrorInfo
 from ...jsontext import int_or_none
 from ...requests import CALL_EXTRAS, CARRIED_CALL_EXTRAS
-from ...types import IncrementalJSON, Usage, item_part
+from ...types import IncrementalJSON, Usage
 from ..stream_serializer import SerializedCall
 from .tools_as_functions import BUILT_IN, ClientTool, ClientTools, custom_input
 
@@ -172,20 +172,9 @@ class OpenItem:
             self.item["status"] = "incomplete"
 
 
-def begun_item(kind: str, item_id: str) -> dict[str, Any]:
-    members = {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
-    return {"id": item_id, "type": kind, **members}
-
-
 def key_of(item: Mapping[str, Any]) -> str:
     """Returns a key that is the same for two copies of an item."""
     return str(item.get("id") or item.get("call_id") or item)
-
-
-def is_run_by_client(item: Mapping[str, Any]) -> bool:
-    """Returns True if an item is a tool call that the client must run, other than a function call."""
-    part = item_part(item)
-    return part is not None and part.runs == "client"
 
 
 def said_in(item: Mapping[str, Any]) -> str:

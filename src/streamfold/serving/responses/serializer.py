@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
 from ...jsontext import is_truncated_json, str_or_none
-from ...types import KINDS, PLAIN_ITEMS, PartRef, Reply, ToolCall, Usage
+from ...types import KINDS, PLAIN_ITEMS, PartRef, Reply, ToolCall, Usage, item_part
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, event
 from .items import (
     PREFIXES,
@@ -20,11 +20,9 @@ from .items import (
     OpenItem,
     PartKind,
     annotations_of,
-    begun_item,
     call_item,
     error_event,
     flat_annotation,
-    is_run_by_client,
     key_of,
     refusals_in,
     response_error,
@@ -258,7 +256,10 @@ class ResponsesSerializer(StreamSerializer):
             item_id = place.item if place else None
             if not item_id or any(item.get("id") == item_id for item in self.output):  # an id names one item
                 item_id = self._made_id(PREFIXES[kind])
-            item = begun_item(kind, item_id)
+            begun = (
+                {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
+            )
+            item = {"id": item_id, "type": kind, **begun}
             current = self.current_item = OpenItem(item, self.add_item(item), key)
         return current
 
@@ -414,7 +415,8 @@ class ResponsesSerializer(StreamSerializer):
         elif kind not in PLAIN_ITEMS:
             self._carried[key] = None
             self.close_item()
-            if not is_run_by_client(item):
+            part = item_part(item)
+            if part is None or part.runs != "client":
                 self._write_item(item)
             elif self.tool_choice != "none":
                 self._held, self.open_call = item, SerializedCall(-1)  # which everything else waits for
