@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from streamfold import FinishReason, Reply, StreamChunk
 from streamfold.adapters import (
@@ -33,10 +33,78 @@ from streamfold.adapters import (
 from streamfold.serving import ReplyWriter, is_complete_object
 from streamfold.types import PartRef
 
-from .passthrough_state import CALL_HEADER, FieldProgress, PendingEvent, Released
 from .patchers.base import StreamPatcher
 
 _MOST_HELD = 2**14
+_CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
+
+
+@dataclass(slots=True)
+class _FieldProgress:
+    """How much of one text, or of one tool call's arguments, was received, released and forwarded.
+
+    Attributes:
+        id, name: the tool call's id and name, as the server sent them.
+        ahead: the received text that isn't released yet.
+        said, shown, passed: the numbers of characters that were received, released, and forwarded.
+        pieces: the pieces in which the arguments were received.
+        late: the number of characters at the end that needn't be released, because the server has marked the tool call
+            as complete.
+        custom: true if this is a call of a custom tool. Such calls are never repaired.
+    """
+
+    id: str | None = None
+    name: str | None = None
+    ahead: str = ""
+    said: int = 0
+    shown: int = 0
+    passed: int = 0
+    pieces: list[str] = field(default_factory=list)
+    late: int = 0
+    custom: bool = False
+
+    def may_show(self, position: int) -> bool:
+        """Returns whether the complete text before a position was released."""
+        return position <= self.shown + (self.late if self.shown else 0)
+
+
+@dataclass(slots=True)
+class _PendingEvent:
+    """An SSE event from the server that hasn't been forwarded yet.
+
+    Attributes:
+        deltas: the deltas of the event, as the serializer takes them.
+        payloads: the JSON payloads of the event. There are several payloads if the server omitted the blank line
+            between two events.
+        needs: for each text, the position up to which the text must be released before the event may be forwarded.
+        last: true if the event ends the response.
+        has_text: true if the event contains anything other than tool calls.
+        raw: the bytes of the event.
+    """
+
+    deltas: list[Delta] = field(default_factory=list)
+    payloads: list[Any] = field(default_factory=list)
+    needs: list[tuple[_FieldProgress, int]] = field(default_factory=list)
+    last: bool = False
+    has_text: bool = False
+    raw: bytes = b""
+
+    @property
+    def ends_call(self) -> bool:
+        """True if the event contains the end of a tool call that isn't released yet."""
+        return any(
+            text_field.pieces and position > text_field.shown and is_complete_object("".join(text_field.pieces))
+            for text_field, position in self.needs
+        )
+
+
+class _Released(NamedTuple):
+    """A released delta, the text that the delta adds, and the end position of this text."""
+
+    delta: Delta
+    text_field: _FieldProgress | None = None
+    text: str = ""
+    end: int = 0
 
 
 class Passthrough(ReplyWriter):
@@ -65,19 +133,19 @@ class Passthrough(ReplyWriter):
         self.left = b""
         self._said_finish: FinishReason | None = None
         self._goes_on = False  # the client continues the answer with another request
-        self._fields: dict[object, FieldProgress] = {
-            TextDelta: FieldProgress(),
-            ReasoningDelta: FieldProgress(),
-            RefusalDelta: FieldProgress(),
+        self._fields: dict[object, _FieldProgress] = {
+            TextDelta: _FieldProgress(),
+            ReasoningDelta: _FieldProgress(),
+            RefusalDelta: _FieldProgress(),
         }
-        self._calls: list[FieldProgress] = []
+        self._calls: list[_FieldProgress] = []
         self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
         self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
-        self._event = PendingEvent()  # that is heard
-        self._waiting: deque[PendingEvent] = deque()
+        self._event = _PendingEvent()  # that is heard
+        self._waiting: deque[_PendingEvent] = deque()
         self._size = 0  # of their bytes
         self._instead: bytes | None = None  # what the serializer writes for the first of them, if it can't follow that
-        self._due: list[Released] = []  # and may not have gone on
+        self._due: list[_Released] = []  # and may not have gone on
         self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
         self._finished = False
         self._passed = False  # an event, of which the serializer was told
@@ -183,7 +251,7 @@ class Passthrough(ReplyWriter):
             number = len(self._calls) - 1
         if is_new := number is None:
             number = len(self._calls)
-            self._calls.append(FieldProgress(call.id, call.name))
+            self._calls.append(_FieldProgress(call.id, call.name))
             self._fields[number] = self._calls[-1]
             needs_id = self._patcher.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
@@ -199,7 +267,7 @@ class Passthrough(ReplyWriter):
         self.differs = self.differs or bool(text and number != len(self._calls) - 1)
         text_field.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
-        self._expect(text_field, told, CALL_HEADER * is_new + text)
+        self._expect(text_field, told, _CALL_HEADER * is_new + text)
         if call.whole and text_said and not call.begins and self._patcher.keeps_order:
             self._end_call(number)
 
@@ -209,7 +277,7 @@ class Passthrough(ReplyWriter):
         """
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
-            self._calls.append(FieldProgress(call.id, call.name, custom=True))
+            self._calls.append(_FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
@@ -222,7 +290,7 @@ class Passthrough(ReplyWriter):
             text_field.late = 1 + len(text) - len(text.rstrip())
             self._event.deltas.append(ToolCallDelta(number, arguments=text, whole=True))
 
-    def _expect(self, text_field: FieldProgress, delta: Delta, text: str) -> None:
+    def _expect(self, text_field: _FieldProgress, delta: Delta, text: str) -> None:
         text_field.ahead += text
         text_field.said += len(text)
         self._event.deltas.append(delta)
@@ -252,22 +320,22 @@ class Passthrough(ReplyWriter):
         self._due.append(shown)
         return b""
 
-    def _shown(self, delta: Delta) -> Released:
+    def _shown(self, delta: Delta) -> _Released:
         """Returns a released delta together with the text that it adds and the end position of this text."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
             ):  # whole ones are the end of the answer, and say all of the call
-                text_field = self._fields.setdefault(number, FieldProgress())
+                text_field = self._fields.setdefault(number, _FieldProgress())
                 if text_field.shown == 0 and not (text_field.name == delta.name and text_field.id in (None, delta.id)):
                     self.differs = True
-                text = CALL_HEADER * (text_field.shown == 0) + delta.arguments
+                text = _CALL_HEADER * (text_field.shown == 0) + delta.arguments
             case TextDelta(text) | ReasoningDelta(text) | RefusalDelta(text):
                 text_field = self._fields[type(delta)]
             case _:
-                return Released(delta)
+                return _Released(delta)
         text_field.shown += len(text)
-        return Released(delta, text_field, text, text_field.shown)
+        return _Released(delta, text_field, text, text_field.shown)
 
     def end(self) -> bytes:
         """Ends the response. Before the first repair, returns no bytes; after it, returns the patcher's last events."""
@@ -280,7 +348,7 @@ class Passthrough(ReplyWriter):
 
     def forward(self, raw: bytes) -> bytes:
         """Adds the bytes of the event that was just observed. Returns the bytes that can be forwarded now."""
-        event, self._event = self._event, PendingEvent()
+        event, self._event = self._event, _PendingEvent()
         event.raw = raw
         self._waiting.append(event)
         self._size += len(raw)
@@ -326,11 +394,11 @@ class Passthrough(ReplyWriter):
         out = (self._instead or b"") + b"".join(map(self._write_rest, due))
         return out + (self._patcher.finish() if self._finished else b"")
 
-    def _may_go(self, event: PendingEvent) -> bool:
+    def _may_go(self, event: _PendingEvent) -> bool:
         right_place = self._instead is None and not event.last
         return right_place and all(text_field.may_show(need) for text_field, need in event.needs)
 
-    def _pass(self, event: PendingEvent) -> bytes:
+    def _pass(self, event: _PendingEvent) -> bytes:
         """Feeds an SSE event to the patcher. Returns the event's bytes, unless the patcher doesn't support the event.
 
         An unsupported event and all later events wait until the response ends, or until too many bytes are waiting.
@@ -352,12 +420,12 @@ class Passthrough(ReplyWriter):
         self._size -= len(event.raw)
         return event.raw
 
-    def _has_gone(self, shown: Released) -> bool:
+    def _has_gone(self, shown: _Released) -> bool:
         if shown.text_field is None:
             return self._gone.pop(id(shown.delta), None) is not None
         return shown.end <= shown.text_field.passed
 
-    def _write_rest(self, shown: Released) -> bytes:
+    def _write_rest(self, shown: _Released) -> bytes:
         """Returns the events for the rest of a delta's text that wasn't forwarded."""
         delta, text_field, text, end = shown
         if text_field is None or (left := end - text_field.passed) >= len(text):

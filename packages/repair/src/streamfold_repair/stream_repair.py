@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,12 +24,14 @@ from streamfold import (
     ReplyWarning,
     StreamDecoder,
     StreamError,
+    Tool,
     UpstreamError,
     WarningCode,
 )
 from streamfold.adapters import adapter_by_path, find_adapter
 from streamfold.engine import EventScanner
 from streamfold.net import Redactor
+from streamfold.serving import ReadToolChoice, as_tools, read_tool_choice
 
 from .observed_adapter import ObservedAdapter, UnreadError
 from .passthrough import Passthrough
@@ -36,7 +39,6 @@ from .patchers.anthropic import AnthropicStreamPatcher
 from .patchers.chat import ChatStreamPatcher
 from .patchers.gemini import GeminiStreamPatcher
 from .patchers.responses import ResponsesStreamPatcher
-from .request_tools import choice_asked, tools_asked
 from .rewriter import StreamRewriter
 
 __all__ = ["RepairSettings", "Repaired", "StreamRepair", "UnreadError", "WholeRepair"]
@@ -142,8 +144,8 @@ class _Repair:
 
     def __init__(self, repairs: RepairSettings, api: str, request: Mapping[str, Any], redactor: Redactor) -> None:
         patcher = _PATCHERS[api]
-        tools = tools_asked(patcher.tools(request))
-        choice = choice_asked(request.get("tool_choice"), tools)
+        tools = _tools_of(patcher.tools(request))
+        choice = _choice_of(request.get("tool_choice"), tools)
         self.repaired = Repaired()
         self._redactor = redactor
         self._serializer = patcher(request=request, tool_choice=choice, fill_finish_reason=repairs.fill_finish_reason)
@@ -344,6 +346,24 @@ class WholeRepair(_Repair):
             return body
         made = self._serializer.patch_body(given, decoder.reply)
         return body if made == given else json.dumps(made, ensure_ascii=False).encode()
+
+
+def _tools_of(entries: Iterable[Any]) -> tuple[Tool, ...]:
+    tools: list[Tool] = []
+    for entry in entries:
+        with suppress(ConfigError):  # a tool of another kind: the server checks the request
+            tools += as_tools([entry])
+    return tuple(tools)
+
+
+def _choice_of(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
+    """Returns the tool choice of a request; "auto" if the request makes no choice among its function tools."""
+    if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
+        return "none"
+    try:
+        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name to go by
+    except ConfigError:
+        return "auto"
 
 
 def _missing_end(raw: bytes) -> bytes:

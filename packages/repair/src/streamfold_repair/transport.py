@@ -112,7 +112,7 @@ class BaseRepairTransport:
         if kind.startswith(_PAGES):
             return None
         stream = bool(body.get("stream")) or kind.startswith(_EVENTS)
-        # A server that says how long its answer is has not streamed it, whatever was details for.
+        # A server that says how long its answer is has not streamed it, whatever the client asked for.
         sized = "content-length" in response.headers and not kind.startswith(_EVENTS)
         at_once = not stream or sized or response.is_stream_consumed
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))

@@ -14,7 +14,7 @@ from streamfold import Reply
 from streamfold.adapters import ExtraPart
 from streamfold.serving import ANTHROPIC_STOP_REASONS, AnthropicSerializer, reply_deltas
 
-from .base import UNMODELLED, StreamPatcher
+from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 
 _WRITTEN = ("text", "thinking", "tool_use")
 _PIECES = ("text_delta", "thinking_delta", "input_json_delta")
@@ -49,9 +49,8 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        listed = request.get("tools")
-        for tool in listed if isinstance(listed, list) else ():
-            if isinstance(tool, dict) and isinstance(tool.get("input_schema"), dict):
+        for tool in dicts_in(request.get("tools")):
+            if isinstance(tool.get("input_schema"), dict):
                 function = {"name": tool.get("name"), "parameters": tool["input_schema"]}
                 yield {"type": "function", "function": function}
 
@@ -115,18 +114,6 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
             else:
                 self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
 
-    def _see_block(self, payload: dict[str, Any]) -> None:
-        number = payload.get("index")
-        match payload:
-            case {"type": "content_block_start", "content_block": dict(block)}:
-                self._see_start(number, block)
-            case {"type": "content_block_delta", "delta": dict(delta)}:
-                self._see_delta(number, delta)
-            case {"type": "content_block_stop"}:
-                self._see_stop(number)
-            case _:  # of another kind than we know
-                self.send(payload)
-
     def _see_start(self, number: Any, block: dict[str, Any]) -> None:
         kind = block.get("type")
         if kind in _WRITTEN:
@@ -139,15 +126,6 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         self.position += 1
         self._foreign[number] = self.position
         self.send({"type": "content_block_start", "index": self.position, "content_block": block})
-
-    def _see_delta(self, number: Any, delta: dict[str, Any]) -> None:
-        if number in self._foreign:
-            self.send({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
-        elif delta.get("type") == "signature_delta":
-            super().write_extra("signature", delta.get("signature"))
-        elif delta.get("type") == "citations_delta":
-            self.switch_block("text")
-            self.write_block_delta(delta)
 
     def _see_stop(self, number: Any) -> None:
         if number in self._foreign:
@@ -172,8 +150,25 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         """Writes an extra only if it is a content block. Other extras were part of an event and were written with that
         event.
         """
-        if name == UNMODELLED:
-            self._see_block(value)
+        if name != UNMODELLED:
+            return
+        number = value.get("index")
+        match value:
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._see_start(number, block)
+            case {"type": "content_block_delta", "delta": dict(delta)} if number in self._foreign:
+                self.send({"type": "content_block_delta", "index": self._foreign[number], "delta": delta})
+            case {"type": "content_block_delta", "delta": {"type": "signature_delta", **signed}}:
+                super().write_extra("signature", signed.get("signature"))
+            case {"type": "content_block_delta", "delta": {"type": "citations_delta"} as delta}:
+                self.switch_block("text")
+                self.write_block_delta(delta)
+            case {"type": "content_block_delta", "delta": dict()}:
+                pass  # the deltas of the event have been written
+            case {"type": "content_block_stop"}:
+                self._see_stop(number)
+            case _:  # of another kind than we know
+                self.send(value)
 
     def write_end(self) -> None:
         for number in list(self._silent) if self.open_call is None else ():
@@ -181,34 +176,19 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().write_end()
 
     def end_message(self, delta: dict[str, Any], usage: dict[str, Any]) -> dict[str, Any]:
-        said = self._end_of_message
-        reason = self._reason(delta["stop_reason"])
+        said, reason, finish = self._end_of_message, delta["stop_reason"], self.finish_reason
+        if finish is not None and finish.raw and reason is not None and not self.has_calls:
+            own, written = ANTHROPIC_STOP_REASONS.get(finish.raw), ANTHROPIC_STOP_REASONS.get(reason)
+            if finish.reason == "unknown" or own == written:  # else the blocks that were written contradict it
+                reason = finish.raw
         least = {"output_tokens": usage["output_tokens"]}  # of those in message_start nothing is to be taken back
-        delta = {**delta, **_object(said.get("delta")), "stop_reason": reason}
-        return {**said, "type": "message_delta", "delta": delta, "usage": _object(said.get("usage")) or least}
-
-    def _reason(self, written: str | None) -> str | None:
-        """Returns the server's stop reason, unless the blocks that were written contradict it."""
-        finish = self.finish_reason
-        if finish is None or written is None:
-            return written
-        fits = finish.reason == "unknown" or ANTHROPIC_STOP_REASONS.get(finish.raw) == ANTHROPIC_STOP_REASONS.get(
-            written
-        )
-        return finish.raw if finish.raw and fits and not self.has_calls else written
+        delta = {**delta, **dict_or_empty(said.get("delta")), "stop_reason": reason}
+        return {**said, "type": "message_delta", "delta": delta, "usage": dict_or_empty(said.get("usage")) or least}
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        content = [block for block in body.get("content") or () if isinstance(block, dict)]
-        given = [(block.get("id"), block.get("name"), block.get("input")) for block in content if _is_call(block)]
+        blocks = [block for block in dicts_in(body.get("content")) if block.get("type") == "tool_use"]
+        given = [(block.get("id"), block.get("name"), block.get("input")) for block in blocks]
         if given == [(call.id, call.name, call.arguments) for call in reply.tool_calls]:
             return body
         made = AnthropicSerializer(id="", model="", fill_finish_reason=True).serialize_whole(reply_deltas(reply))
         return {**body, "content": made["content"], "stop_reason": made["stop_reason"]}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _is_call(block: Mapping[str, Any]) -> bool:
-    return block.get("type") == "tool_use"

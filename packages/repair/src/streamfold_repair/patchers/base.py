@@ -13,6 +13,15 @@ from streamfold.serving import StreamSerializer
 UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta, for `write_extra`
 
 
+def dict_or_empty(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_in(value: Any) -> list[dict[str, Any]]:
+    """Returns the objects of a list. The list is empty if the value isn't a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 class StreamPatcher(StreamSerializer):
     """Base class of the patchers. Each patcher also derives from the serializer for its API.
 
@@ -27,9 +36,9 @@ class StreamPatcher(StreamSerializer):
     reason_names_calls = False
 
     @staticmethod
-    @abstractmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
         """Returns the function tools of a request, in the format of Chat Completions."""
+        return dicts_in(request.get("tools"))
 
     @abstractmethod
     def accepts(self, payload: Any, name: str) -> bool:

@@ -13,7 +13,7 @@ from streamfold import NamedTool, Reply, Usage
 from streamfold.adapters import Delta, ExtraPart, ReasoningDelta, ToolCallDelta, as_count
 from streamfold.serving import CHAT_REASONING_MEMBERS, ChatSerializer, SerializedCall, reply_deltas
 
-from .base import UNMODELLED, StreamPatcher
+from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
@@ -56,11 +56,6 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         forced = self.tool_choice if not self._has_functions else request.get("function_call")
         self.reason_names_calls = not isinstance(forced, NamedTool | Mapping)  # OpenAI ends such a call with `stop`
 
-    @staticmethod
-    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        listed = request.get("tools")
-        return listed if isinstance(listed, list) else ()
-
     def is_duplicate(self, payload: Any) -> bool:
         match payload:
             case {"choices": [{"delta": {"content": str(), **delta}, **choice}], **chunk}:
@@ -92,7 +87,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                 ]
                 calls = delta.get("tool_calls") or []
                 if self._has_functions and not calls and (function := delta.get("function_call")):
-                    if not _is_function(function):
+                    named = dict_or_empty(function)
+                    if not named or not _are_texts([named.get("name"), named.get("arguments")]):
                         return False
                     self.calls_have_ids = False
                 in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
@@ -142,9 +138,15 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             return []
         choices = payload.get("choices")
         choice = next((one for one in choices if isinstance(one, dict) and not one.get("index")), {}) if choices else {}
-        said = choice.get("delta") or choice.get("message")
-        delta = said if isinstance(said, dict) else {}
-        self._identify(payload)
+        delta = dict_or_empty(choice.get("delta") or choice.get("message"))
+        # All chunks get the id, the model and the time of the first.
+        said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
+        if not self.id and isinstance(said_id, str):
+            self.id = said_id
+        if not self._has_model and isinstance(model, str) and model:
+            self.model, self._has_model = model, True
+        if not self.created and isinstance(created, int | float):
+            self.created = as_count(created) or 0
         if payload.get("usage"):
             self._counts_beside_choice = bool(choices)
         self._reasoning_names.update(
@@ -156,7 +158,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         delta_rest = {name: value for name, value in delta.items() if name not in _WRITTEN_OF_DELTA}
         delta_rest |= {name: None for name in CHAT_REASONING_MEMBERS if name in delta and delta[name] is None}
         delta_rest = {name: self._numbered(name, value) for name, value in delta_rest.items()}
-        if custom := _custom_calls(delta):
+        calls = dicts_in(delta.get("tool_calls"))
+        # Calls of custom tools have plain text as input, which is never repaired.
+        if custom := [call for call in calls if call.get("type") == "custom" or "custom" in call]:
             delta_rest["tool_calls"] = custom
         rests = (
             new,
@@ -165,16 +169,6 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             delta_rest,
         )
         return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
-
-    def _identify(self, payload: dict[str, Any]) -> None:
-        """Stores the id, model and time of the first chunk. All later chunks get the same values."""
-        said_id, model, created = payload.get("id"), payload.get("model"), payload.get("created")
-        if not self.id and isinstance(said_id, str):
-            self.id = said_id
-        if not self._has_model and isinstance(model, str) and model:
-            self.model, self._has_model = model, True
-        if not self.created and isinstance(created, int | float):
-            self.created = as_count(created) or 0
 
     def _keep(self, *rests: dict[str, Any]) -> None:
         """Stores fields for the next chunk. If fields with these names are waiting already, first writes a chunk with
@@ -314,10 +308,6 @@ def _entries(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [entry for delta in first for entry in delta.get("tool_calls") or ()]
 
 
-def _is_function(function: Any) -> bool:
-    return isinstance(function, dict) and _are_texts([function.get("name"), function.get("arguments")])
-
-
 def _is_entry(call: Any) -> bool:
     match call:
         case {"index": int(), "custom": dict()}:
@@ -333,19 +323,10 @@ def _are_texts(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str | None) for value in values)
 
 
-def _custom_calls(delta: dict[str, Any]) -> list[Any]:
-    """Returns the pieces of custom tool calls in a delta. Custom tool calls have free text as input, which is never
-    repaired.
-    """
-    entries = delta.get("tool_calls")
-    listed = entries if isinstance(entries, list) else ()
-    return [one for one in listed if isinstance(one, dict) and (one.get("type") == "custom" or "custom" in one)]
-
-
 def _calls(entries: Any) -> list[tuple[Any, Any, Any]]:
     calls = []
-    for entry in entries if isinstance(entries, list) else ():
-        function = entry.get("function") if isinstance(entry, dict) else None
+    for entry in dicts_in(entries):
+        function = entry.get("function")
         if isinstance(function, dict):
             calls.append((entry.get("id"), function.get("name"), function.get("arguments")))
     return calls

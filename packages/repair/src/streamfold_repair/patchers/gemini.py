@@ -14,7 +14,7 @@ from streamfold import Reply
 from streamfold.adapters import ExtraPart, ReasoningDelta, RefusalDelta, TextDelta
 from streamfold.serving import GeminiSerializer
 
-from .base import UNMODELLED, StreamPatcher
+from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 
 _WRITTEN = frozenset({"candidates", "modelVersion", "responseId", "usageMetadata", "error"})
 _WRITTEN_OF_CANDIDATE = frozenset({"content", "finishReason", "index"})
@@ -37,13 +37,13 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        for tool in _dicts(request.get("tools")):
-            for function in _dicts(tool.get("functionDeclarations") or tool.get("function_declarations")):
+        for tool in dicts_in(request.get("tools")):
+            for function in dicts_in(tool.get("functionDeclarations") or tool.get("function_declarations")):
                 schema = function.get("parametersJsonSchema") or {"type": "object", "properties": {}}
                 yield {"type": "function", "function": {"name": function.get("name"), "parameters": schema}}
 
     def accepts(self, payload: Any, name: str) -> bool:
-        return isinstance(payload, dict) and all(map(_is_candidate, _dicts(payload.get("candidates"))))
+        return isinstance(payload, dict) and all(map(_is_candidate, dicts_in(payload.get("candidates"))))
 
     def extras_of(self, payload: Any) -> list[ExtraPart]:
         if not isinstance(payload, dict):
@@ -54,10 +54,9 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
         about: dict[str, Any] = {}
         parts: list[dict[str, Any]] = []
-        for candidate in _dicts(payload.get("candidates"))[:1]:
+        for candidate in dicts_in(payload.get("candidates"))[:1]:
             about = {name: value for name, value in candidate.items() if name not in _WRITTEN_OF_CANDIDATE}
-            content = candidate.get("content")
-            parts = _dicts(content.get("parts") if isinstance(content, dict) else None)
+            parts = dicts_in(dict_or_empty(candidate.get("content")).get("parts"))
         parts = [part for part in parts if part.keys() != {"text"}]
         return [ExtraPart(UNMODELLED, (rest, about, parts))] if rest or about or parts else []
 
@@ -115,8 +114,8 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         super().send({**rest, **payload}, event_name)
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        candidates = _dicts(body.get("candidates"))
-        parts = [part for one in candidates[:1] for part in _dicts((one.get("content") or {}).get("parts"))]
+        candidates = dicts_in(body.get("candidates"))
+        parts = [part for one in candidates[:1] for part in dicts_in((one.get("content") or {}).get("parts"))]
         given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
         if given == [call.name for call in reply.tool_calls] or not candidates:
             return body
@@ -131,9 +130,5 @@ def _is_candidate(candidate: dict[str, Any]) -> bool:
     content = candidate.get("content", {})
     if not isinstance(content, dict):
         return False
-    calls = [part.get("functionCall") or {} for part in _dicts(content.get("parts"))]
+    calls = [part.get("functionCall") or {} for part in dicts_in(content.get("parts"))]
     return all(isinstance(call, dict) and isinstance(call.get("args"), dict | None) for call in calls)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -7,7 +7,7 @@ them. Only their position numbers may change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from streamfold import Reply
@@ -24,7 +24,7 @@ from streamfold.adapters import (
 from streamfold.serving import RESPONSES_PART_KINDS, RESPONSES_TEXT_EVENTS, ResponsesPartKind, ResponsesSerializer
 from streamfold.types import PartRef
 
-from .base import UNMODELLED, StreamPatcher
+from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 
 # The members of items that are written from what the engine read.
 _WRITTEN_ITEMS = {
@@ -68,29 +68,27 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         self._seen = False  # the server has sent a response object
         self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
 
-    @staticmethod
-    def tools(request: Mapping[str, Any]) -> Iterable[Any]:
-        listed = request.get("tools")
-        return listed if isinstance(listed, list) else ()
-
     def accepts(self, payload: Any, name: str) -> bool:
         if not isinstance(payload, dict):
             return False
         kind, output = str(payload.get("type")), payload.get("output_index")
         if not self._seen:
             return kind == "response.created" or not kind.startswith("response.")
-        item, listed = _object(payload.get("item")), _object(payload.get("response")).get("output")
-        self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *_dicts(listed)))
+        item, listed = dict_or_empty(payload.get("item")), dict_or_empty(payload.get("response")).get("output")
+        self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *dicts_in(listed)))
         if kind == "response.completed" and self._cut:  # of which programs look at this word alone
             return False
-        if not self._has_brought_calls(item, listed):
+        if item.get("call_id"):
+            self._calls.update(_ids(item))
+        # A client that ignores the final list of items needs every call from earlier events.
+        if any(_ids(one).isdisjoint(self._calls) for one in dicts_in(listed) if one.get("call_id")):
             return False
         if kind == "response.output_item.added":
             is_new = self._added.get(output) is None or not item  # which says nothing
             if is_new:
                 self._added[output] = self._added.get(output) or _key(item)
             self._unended.add(output)
-            self._parts[output] = len(_dicts(item.get("content")))
+            self._parts[output] = len(dicts_in(item.get("content")))
             self._tell(output, item.get("arguments"))
             return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
@@ -115,12 +113,6 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             return known and isinstance(number, int)
         return True
 
-    def _has_brought_calls(self, item: dict[str, Any], listed: Any) -> bool:
-        """Returns whether a client that ignores the final list of items gets every tool call from earlier events."""
-        if item.get("call_id"):
-            self._calls.update(_ids(item))
-        return all(not _ids(one).isdisjoint(self._calls) for one in _dicts(listed) if one.get("call_id"))
-
     def _tell(self, output: Any, arguments: Any) -> None:
         if arguments:
             self._told.add(output)
@@ -139,14 +131,14 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def follows(self, payload: Any) -> bool:
         output = payload.get("output_index")
-        kind, item, self._rest = str(payload.get("type")), _object(payload.get("item")), {}
+        kind, item, self._rest = str(payload.get("type")), dict_or_empty(payload.get("item")), {}
         if kind == "response.created":
             self.write_start()
         if not isinstance(output, int):  # the client has no item from it (perplexity/research)
             return len(self.output) == self._followed_items
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
             self.open_item(item["type"], PartRef(output, _key(item)))
-        elif part := _PARTS.get((kind, _object(payload.get("part")).get("type"))):
+        elif part := _PARTS.get((kind, dict_or_empty(payload.get("part")).get("type"))):
             self.open_part(
                 part, PartRef(output, str_or_none(payload.get("item_id")), int_or_none(payload.get(part.number)) or 0)
             )
@@ -164,20 +156,24 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if not isinstance(payload, dict):
             return []
         self._has_failed = self._has_failed or payload.get("type") == "error"
-        if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
+        if response := dict_or_empty(payload.get("response")) or (
+            payload if payload.get("object") == "response" else {}
+        ):
             self._see_response(response)
-        placed = [(payload.get("output_index"), payload.get("item")), *enumerate(_dicts(response.get("output")))]
+        placed = [(payload.get("output_index"), payload.get("item")), *enumerate(dicts_in(response.get("output")))]
         for place, item in placed:
-            if (said := _object(item)) and said.get("type") in _WRITTEN_ITEMS:
+            if (said := dict_or_empty(item)) and said.get("type") in _WRITTEN_ITEMS:
                 self._items[_key(said) or place] = said
         is_of_call = str(payload.get("type")).startswith("response.function_call_arguments.")
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Writes an event's fields where the event's deltas are written."""
-        kind, item = str(payload.get("type")), _object(payload.get("item"))
-        if response := _object(payload.get("response")) or (payload if payload.get("object") == "response" else {}):
-            for at, one in enumerate(_dicts(response.get("output"))):
+        kind, item = str(payload.get("type")), dict_or_empty(payload.get("item"))
+        if response := dict_or_empty(payload.get("response")) or (
+            payload if payload.get("object") == "response" else {}
+        ):
+            for at, one in enumerate(dicts_in(response.get("output"))):
                 if one.get("type") in _WRITTEN_ITEMS:
                     self._see_item(one, {"output_index": at}, done=True)
                 elif _key(one) in self._hosted:  # others are written where they stand among the texts
@@ -325,13 +321,11 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         """
         if name == UNMODELLED:
             self._place_event(value)
-        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS and not self._is_written(value):
-            self._see_hosted(value, None, done=True)
-
-    def _is_written(self, item: dict[str, Any]) -> bool:
-        if key := _key(item):
-            return key in self._written_ids
-        return any(item == written for _, written in self._hosted.values())
+        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS:
+            key = _key(value)
+            is_written = key in self._written_ids if key else any(value == one for _, one in self._hosted.values())
+            if not is_written:
+                self._see_hosted(value, None, done=True)
 
     def passes_over(self, raw: bytes) -> bool:
         # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.
@@ -342,13 +336,13 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             payload = parse_event("".join(line.removeprefix("data:") for line in lines if line.startswith("data:")))
         except ValueError:
             return False
-        return _object(payload).get("type") == "response.failed"
+        return dict_or_empty(payload).get("type") == "response.failed"
 
     def is_unfinished(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("status") in ("queued", "in_progress")
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
-        output = [item for item in body.get("output") or () if isinstance(item, dict)]
+        output = dicts_in(body.get("output"))
         items = [item for item in output if _is_call(item) and item.get("name")]
         given = [(item.get("call_id"), item["name"], item.get("arguments")) for item in items]
         functions = [call for call in reply.tool_calls if call.kind == "function"]
@@ -356,7 +350,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
             return body  # one call needs no id to be told from others
         messages = [item for item in output if item.get("type") == "message"]
-        for item in messages if "".join(map(_visible_text, messages)) != reply.text else ():
+        text = _said([part for item in messages for part in dicts_in(item.get("content")) if "refusal" not in part])
+        for item in messages if text != reply.text else ():
             part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
             item |= {"content": [part]} if item is messages[0] else {"content": []}
         calls = [
@@ -371,31 +366,19 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 written.append(item)
             elif found is not None:
                 calls.remove(found)
-                written.append({**found, **_own(item)})
+                own = {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}
+                written.append({**found, **own})
         return {**body, "output": [*written, *calls]}
 
 
 def _said(parts: Any) -> str:
     """Returns the joined text of an item's content parts."""
-    listed = parts if isinstance(parts, list) else ()
-    texts = [part.get("text", part.get("refusal")) for part in listed if isinstance(part, dict)]
+    texts = [part.get("text", part.get("refusal")) for part in dicts_in(parts)]
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _visible_text(message: Mapping[str, Any]) -> str:
-    return _said([part for part in _dicts(message.get("content")) if "refusal" not in part])
 
 
 def _text_of(item: Mapping[str, Any]) -> str:
     return _said(item.get("content")) + _said(item.get("summary"))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _key(item: Mapping[str, Any]) -> str | None:
@@ -408,7 +391,3 @@ def _ids(item: Mapping[str, Any]) -> set[str]:
 
 def _is_call(item: Mapping[str, Any]) -> bool:
     return item.get("type") == "function_call"
-
-
-def _own(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name not in ("name", "arguments", "call_id")}
