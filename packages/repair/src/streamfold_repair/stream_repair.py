@@ -283,7 +283,11 @@ class StreamRepair(_Repair):
             whole: true if the bytes are an SSE event, false if they are the body of a response that wasn't streamed.
         """
         rewriter, passthrough = self._rewriter, self._passthrough
-        right = self._is_faultless() and self._adapter.is_well_formed and (not raw or _EVENT.fullmatch(raw) is not None)
+        new_codes = {warning.code for warning in rewriter.warnings[self._warnings :]}
+        self._warnings = len(rewriter.warnings)
+        repaired = _REPAIRED if self._serializer.calls_have_ids else _REPAIRED - {"missing_id"}
+        right = new_codes.isdisjoint(repaired) and not passthrough.differs and self._adapter.is_well_formed
+        right = right and (not raw or _EVENT.fullmatch(raw) is not None)
         if rewriter.done:
             right = right and whole and (not rewriter.whole or passthrough.fits(rewriter.reply))
         if not right:
@@ -295,12 +299,6 @@ class StreamRepair(_Repair):
                 out += passthrough.flush(failed=not rewriter.whole) if said else passthrough.break_off()
         self._check_end()
         return out
-
-    def _is_faultless(self) -> bool:
-        warnings = self._rewriter.warnings[self._warnings :]
-        self._warnings += len(warnings)
-        repaired = _REPAIRED if self._serializer.calls_have_ids else _REPAIRED - {"missing_id"}
-        return not self._passthrough.differs and not any(warning.code in repaired for warning in warnings)
 
     def _unchanged(self, raw: bytes) -> bytes:
         if not self._adapter.unread:

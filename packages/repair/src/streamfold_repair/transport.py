@@ -67,14 +67,9 @@ class BaseRepairTransport:
         self._transport = self._transport or http.AsyncHTTPTransport()
         response = await self._transport.handle_async_request(request)
         details = self._details(request, response)
-        if details is None:
-            return response
-        if not details.at_once:
-            repair = self._repairs.stream(details.api, details.body, details.redactor)
-            return _remade(http, response, repair.repaired, stream=_bodies(http)[0](http, response, repair))
-        if not response.is_stream_consumed:
+        if details is not None and details.at_once and not response.is_stream_consumed:
             response = _kept(http, response, b"".join([data async for data in response.aiter_raw()]))
-        return self._whole(http, details, response)
+        return self._repaired(http, details, response, _bodies(http)[0])
 
     def handle_request(self, request: Any) -> Any:
         """Sends a request. Returns the response, and repairs its body while the client reads it."""
@@ -82,14 +77,9 @@ class BaseRepairTransport:
         self._transport = self._transport or http.HTTPTransport()
         response = self._transport.handle_request(request)
         details = self._details(request, response)
-        if details is None:
-            return response
-        if not details.at_once:
-            repair = self._repairs.stream(details.api, details.body, details.redactor)
-            return _remade(http, response, repair.repaired, stream=_bodies(http)[1](http, response, repair))
-        if not response.is_stream_consumed:
+        if details is not None and details.at_once and not response.is_stream_consumed:
             response = _kept(http, response, b"".join(response.iter_raw()))
-        return self._whole(http, details, response)
+        return self._repaired(http, details, response, _bodies(http)[1])
 
     async def aclose(self) -> None:
         """Closes the underlying transport, which sends the requests."""
@@ -117,8 +107,17 @@ class BaseRepairTransport:
         at_once = not stream or sized or response.is_stream_consumed
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
 
-    def _whole(self, http: Any, details: _RequestDetails, response: Any) -> Any:
-        """Repairs a response that isn't streamed. Returns the same response object if nothing needs repair."""
+    def _repaired(self, http: Any, details: _RequestDetails | None, response: Any, streamed: Any) -> Any:
+        """Returns the repaired response, or the same response object if nothing needs repair.
+
+        Args:
+            streamed: the class for the body of a response that the client reads while it arrives.
+        """
+        if details is None:
+            return response
+        if not details.at_once:
+            stream = self._repairs.stream(details.api, details.body, details.redactor)
+            return _remade(http, response, stream.repaired, stream=streamed(http, response, stream))
         if details.stream:
             return self._as_stream(http, details, response)
         repair = self._repairs.whole(details.api, details.body, details.redactor)
