@@ -211,17 +211,21 @@ class StreamSerializer(ABC):
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
         """Returns the events for several deltas: see `feed`."""
-        for delta in deltas:
-            if not self.ended:
-                self._take(delta)
-                self._release()
+        self._write_in_order(deltas)
         return self.drain()
 
-    def _take(self, delta: Delta) -> None:
-        if self.open_call is not None and self._is_behind(delta):
-            self.waiting.append(delta)
-        else:
-            self._write(delta)
+    def _write_in_order(self, deltas: Iterable[Delta]) -> None:
+        """Writes deltas, except those that must wait until the open tool call is complete."""
+        for delta in deltas:
+            if self.ended:
+                return
+            if self.open_call is not None and self._is_behind(delta):
+                self.waiting.append(delta)
+            else:
+                self._write(delta)
+            while self.waiting and self.open_call is None:
+                waiting, self.waiting = self.waiting, []
+                self._write_in_order(waiting)
 
     def _write(self, delta: Delta) -> None:
         match delta:
@@ -266,17 +270,8 @@ class StreamSerializer(ABC):
 
     def _is_behind(self, delta: Delta) -> bool:
         if isinstance(delta, ToolCallDelta):
-            call = self.calls.get(0 if delta.index is None else delta.index)
-            return call is None or call is not self.open_call
+            return self.calls.get(delta.index or 0) is not self.open_call
         return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
-
-    def _release(self) -> None:
-        """Writes the content that was delayed until a tool call is complete, if the tool call is complete now."""
-        while self.waiting and self.open_call is None and not self.ended:
-            waiting, self.waiting = self.waiting, []
-            for delta in waiting:
-                self._take(delta)
-                self._release()  # before the next one, if it completed another call
 
     def finish(self) -> bytes:
         """Returns the events that end the response. After a failure, and on a second call, the method returns no
@@ -285,7 +280,8 @@ class StreamSerializer(ABC):
             return b""
         while self.waiting:
             self.end_open_call()
-            self._release()
+            waiting, self.waiting = self.waiting, []
+            self._write_in_order(waiting)
         self.ended = True
         for call in self.calls.values():
             # Its id may never have come. One without a name can't be run, and is not written.
@@ -351,8 +347,7 @@ class StreamSerializer(ABC):
         self._out += [comment(warning) for warning in self._warnings]
 
     def _call(self, part: ToolCallDelta) -> None:
-        number = 0 if part.index is None else part.index
-        call = self.calls.setdefault(number, SerializedCall(len(self.calls)))
+        call = self.calls.setdefault(part.index or 0, SerializedCall(len(self.calls)))
         if call.closed:
             return
         if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
@@ -400,13 +395,6 @@ class StreamSerializer(ABC):
         first, call.opened = not call.opened, True
         self.write_call_piece(call, piece, first=first)
 
-    def _write_all_but_calls(self, deltas: Iterable[Delta]) -> None:
-        """Writes the content that was delayed because of a tool call that stays incomplete. Delayed tool calls are
-        dropped."""
-        for delta in deltas:
-            if not isinstance(delta, ToolCallDelta):
-                self._write(delta)
-
     @property
     def stem(self) -> str:
         """The part of `id` that generated ids of items and tool calls contain."""
@@ -449,10 +437,13 @@ class StreamSerializer(ABC):
         self.open_call = None
 
     def write_waiting(self) -> None:
-        """Writes the delayed content, when the answer has failed."""
+        """Writes the delayed content, when the answer has failed. The open tool call stays incomplete, and delayed tool
+        calls are dropped."""
         self.open_call = None
         waiting, self.waiting = self.waiting, []
-        self._write_all_but_calls(waiting)
+        for delta in waiting:
+            if not isinstance(delta, ToolCallDelta):
+                self._write(delta)
 
     @abstractmethod
     def write_failure(self, failure: Failure) -> None:

@@ -472,8 +472,7 @@ class ResponsesSerializer(StreamSerializer):
         self._failed = True
         self._write_blank()
         self._close_all("incomplete")
-        behind, self.waiting = self.waiting, []
-        self._write_all_but_calls(behind)
+        super().write_waiting()
         self._write_blank()
         self.close_item("incomplete")
 
