@@ -50,11 +50,12 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     written = form.adapter.encode(ready, report)
     names = (form.instructions, form.items)
     body = {name: written[name] for name in names if name is not None and name in written}
-    if added:
-        _remove_last(body[form.items], form.content)
-    return Serialized(
-        body, (*fitted.warnings, *changes, *report.warnings(), *_changed_ids(given, body[form.items], form))
-    )
+    items = body[form.items]
+    if added and form.content is not None and len(items[-1][form.content]) > 1:
+        items[-1][form.content].pop()  # the adapter has merged the added message with the one before
+    elif added:
+        items.pop()
+    return Serialized(body, (*fitted.warnings, *changes, *report.warnings(), *_changed_ids(given, items, form)))
 
 
 def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]], api: ApiFormat) -> list[Message]:
@@ -74,15 +75,6 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     if form.items not in items:
         raise ConfigError(f"{form.items} is missing: there is no conversation in an object with {', '.join(items)}")
     return form.parse(items.get(form.instructions) if form.instructions else None, items[form.items])
-
-
-def _remove_last(items: list[dict[str, Any]], content: str | None) -> None:
-    """Removes the message that `serialize_messages` added at the end. The adapter may have merged it with the previous
-    message."""
-    if content is not None and len(items[-1][content]) > 1:
-        items[-1][content].pop()
-    else:
-        items.pop()
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:

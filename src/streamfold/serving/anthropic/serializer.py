@@ -24,17 +24,8 @@ _OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
 REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
     "tool_use": {"caller": {"type": "direct"}},
 }
+# Members of the usage that the schema requires, too: https://platform.claude.com/docs/en/api/messages
 _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}
-
-
-def usage_details(usage: Usage) -> dict[str, Any]:
-    """Returns the usage fields that a response without streaming must contain. The value of an unknown field is null.
-
-    https://platform.claude.com/docs/en/api/messages
-    """
-    said = {name: (kind, usage.raw.get(name)) for name, kind in _DETAILS.items()}
-    details = {name: value if isinstance(value, kind) else None for name, (kind, value) in said.items()}
-    return {**details, "output_tokens_details": None}
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
@@ -308,7 +299,9 @@ class AnthropicSerializer(StreamSerializer):
                 self._whole |= {**ends, **more, "type": "message"}
 
     def body(self) -> dict[str, Any]:
-        usage = {**usage_details(self.usage or Usage()), **self._whole["usage"]}
+        raw = {} if self.usage is None else self.usage.raw
+        details = {name: raw[name] if isinstance(raw.get(name), kind) else None for name, kind in _DETAILS.items()}
+        usage = {**details, "output_tokens_details": None, **self._whole["usage"]}
         return {"stop_details": None, "container": None, **self._whole, "usage": usage}
 
 

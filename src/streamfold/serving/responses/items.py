@@ -128,6 +128,7 @@ class OpenItem:
         key: the provider's index or id for the item, or None if the provider sends neither.
         kind, number, pieces: the kind of the item's open part, the provider's number for this part, and the pieces of
             its text so far.
+        position: the fields of an event that name the item and its last part.
     """
 
     item: dict[str, Any]
@@ -136,12 +137,7 @@ class OpenItem:
     kind: PartKind | None = None
     number: int | None = None
     pieces: list[str] = field(default_factory=list)
-
-    @property
-    def position(self) -> dict[str, Any]:
-        kind = self.kind or TEXT
-        number = len(self.item[kind.container]) - 1
-        return {"item_id": self.item["id"], "output_index": self.index, kind.number: number}
+    position: dict[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -150,7 +146,9 @@ class OpenItem:
 
     def begin_part(self, kind: PartKind, number: int | None) -> None:
         self.kind, self.number = kind, number
-        self.item.setdefault(kind.container, []).append({**kind.empty})
+        parts = self.item.setdefault(kind.container, [])
+        self.position = {"item_id": self.item["id"], "output_index": self.index, kind.number: len(parts)}
+        parts.append({**kind.empty})
 
     def end_part(self, said: Collection[str]) -> dict[str, Any]:
         """Closes the open part, and returns it with its complete text.

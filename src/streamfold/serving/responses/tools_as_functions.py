@@ -119,12 +119,6 @@ BUILT_IN: dict[str, BuiltIn] = {
 CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole input of the tool, as plain text."})
 
 
-def in_container(tool: Mapping[str, Any]) -> bool:
-    """Returns True if the provider runs a tool on its own servers. The argument is the tool or a call of it."""
-    environment = tool.get("environment")
-    return isinstance(environment, Mapping) and environment.get("type") != "local"
-
-
 def flat_name(name: str, namespace: str | None) -> str:
     # "functions" is where OpenAI's models have the tools without a namespace; Codex declares it by name.
     if namespace in (None, "", "functions"):
@@ -352,7 +346,9 @@ def _entries(tools: Iterable[Any], where: str) -> Iterator[_Entry]:
 
 
 def _run_by_client(kind: str, tool: Mapping[str, Any]) -> BuiltIn | None:
-    if in_container(tool) or (kind == "tool_search" and tool.get("execution") != "client"):
+    environment = tool.get("environment")
+    is_hosted = isinstance(environment, Mapping) and environment.get("type") != "local"
+    if is_hosted or (kind == "tool_search" and tool.get("execution") != "client"):
         return None
     return BUILT_IN.get(kind)
 
