@@ -257,22 +257,22 @@ class DeltaOrder:
                 raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
         # `reply` has the complete calls.
         self._late = [late for late in self._late if not isinstance(late[1], ToolCallDelta)]
-        ends = [end and self._fitting(end.index or 0, end) for end in ends]
+        ends = [end and self._fitting(end) for end in ends]
         return list(self._rest_of(reply, ends))
 
     def rest(self) -> list[Delta]:
         """Returns the delayed text of an answer that broke off."""
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
-    def _fitting(self, number: int, end: ToolCallDelta) -> ToolCallDelta:
+    def _fitting(self, end: ToolCallDelta) -> ToolCallDelta:
         """Returns a complete tool call. If white space was added to its arguments after the next tool call had begun,
         the white space is removed.
 
         Raises:
             ProtocolError: more arguments arrived after the closing brace had been written.
         """
-        text, size, closed = end.arguments, self._sizes[number], self._closed.get(number)
-        if closed is None or (text[:size].endswith(closed) and (number == self._next - 1 or size == len(text))):
+        text, size, closed = end.arguments, self._sizes[end.index], self._closed.get(end.index)
+        if closed is None or (text[:size].endswith(closed) and (end.index == self._next - 1 or size == len(text))):
             return end
         if text[size:].strip() or not text[:size].endswith(closed):
             raise ProtocolError(f"more arguments of {end.name} arrived after the closing brace")

@@ -229,22 +229,15 @@ class StreamSerializer(ABC):
 
     def _write(self, delta: Delta) -> None:
         match delta:
-            case (
-                TextDelta(whole=True)
-                | ReasoningDelta(whole=True)
-                | RefusalDelta(whole=True)
-                | ToolCallDelta(index=None)
-            ):
-                _unsorted(delta)
-            case TextDelta(text):
+            case TextDelta(text, whole=False):
                 if text:
                     self.write_text(delta)
-            case ReasoningDelta():
+            case ReasoningDelta(whole=False):
                 self.write_reasoning(delta)
-            case RefusalDelta(text):
+            case RefusalDelta(text, whole=False):
                 if text:
                     self.write_refusal(delta)
-            case ToolCallDelta():
+            case ToolCallDelta(index=int()):
                 if self.tool_choice != "none":
                     (self._custom_call if delta.custom else self._call)(delta)
             case ExtraPart(name, value, whole):
@@ -267,6 +260,8 @@ class StreamSerializer(ABC):
                 self.write_waiting()
                 self.write_failure(delta)
                 self.ended = True
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
+                _unsorted(delta)
 
     def _is_behind(self, delta: Delta) -> bool:
         if isinstance(delta, ToolCallDelta):
