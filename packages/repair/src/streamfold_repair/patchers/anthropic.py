@@ -91,7 +91,12 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 self._message = message
                 self.id, self.model = str(message.get("id") or ""), str(message.get("model") or self.model)
             case {"type": "message_delta"}:
-                self._see_end(payload)
+                for name, value in payload.items():
+                    known = self._end_of_message.get(name)
+                    if isinstance(known, dict) and isinstance(value, dict):
+                        known.update(value)
+                    else:
+                        self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
             case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
                 (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
                 return extras
@@ -105,14 +110,6 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
             case {"type": str(kind)} if kind not in _EVENTS and kind != "ping":
                 return extras
         return []
-
-    def _see_end(self, payload: dict[str, Any]) -> None:
-        for name, value in payload.items():
-            known = self._end_of_message.get(name)
-            if isinstance(known, dict) and isinstance(value, dict):
-                known.update(value)
-            else:
-                self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
 
     def _see_start(self, number: Any, block: dict[str, Any]) -> None:
         kind = block.get("type")
