@@ -17,8 +17,6 @@ from ...types import resolve_ref
 from .json_schema import (
     ANNOTATIONS,
     CONDITIONS,
-    LISTED,
-    NAMED,
     SINGLE,
     Passed,
     check_shapes,
@@ -206,18 +204,8 @@ class _Fitter:
             self._changed(path, f"{', '.join(moved)} moved into the description")
             said = [*filter(None, [node.get("description"), _in_words(moved)])]
             node["description"] = " ".join(said)
-        return self._inside(node, path)
-
-    def _inside(self, node: dict[str, Any], path: str) -> dict[str, Any]:
-        for keyword, value in node.items():
-            at = f"{path}.{keyword}"
-            if keyword in NAMED and isinstance(value, Mapping):
-                node[keyword] = {name: self._node(inner, f"{at}.{name}") for name, inner in value.items()}
-            elif keyword in LISTED and isinstance(value, list):
-                node[keyword] = [self._node(inner, f"{at}[{position}]") for position, inner in enumerate(value)]
-            elif keyword in SINGLE and not (isinstance(value, bool) and keyword != "items"):
-                node[keyword] = self._node(value, at)
-        return node
+        single = [keyword for keyword in SINGLE if keyword == "items" or not isinstance(node.get(keyword), bool)]
+        return map_subschemas(node, path, self._node, single=single)
 
     def _takes(self, keyword: str, path: str) -> bool:
         if self._subset.closed and keyword in _NEVER_CLOSED:
@@ -594,32 +582,35 @@ def _rename_definitions(schema: Mapping[str, Any], at: str) -> Passed:
         return dict(schema), []
     old = "#/definitions/"
 
-    def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
+    def renamed(node: Any, path: str) -> Any:
+        if not isinstance(node, Mapping):
+            return node
+        node = dict(node)
         ref = node.get("$ref")
         if isinstance(ref, str) and ref.startswith(old):
             node["$ref"] = "#/$defs/" + ref.removeprefix(old)
         if path == at:
             node["$defs"] = {**node.pop("definitions"), **(node.get("$defs") or {})}
-        return node
+        return map_subschemas(node, path, renamed)
 
-    return map_subschemas(schema, at, visit, conditions=True), [f"{at}: definitions renamed to $defs"]
+    return renamed(schema, at), [f"{at}: definitions renamed to $defs"]
 
 
-def _refs_in(node: Any) -> Iterator[str]:
+def _refs_in(node: Any, *, definitions: bool) -> Iterator[str]:
     if isinstance(node, Mapping):
         if isinstance(ref := node.get("$ref"), str):
             yield ref
         for path, inside in subschemas(node, "", conditions=True):
-            if not path.startswith((".$defs.", ".definitions.")):
-                yield from _refs_in(inside)
+            if definitions or not path.startswith((".$defs.", ".definitions.")):
+                yield from _refs_in(inside, definitions=definitions)
 
 
 def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
     uses: dict[str, set[str]] = {}
-    waiting = set(_all_refs(schema))
+    waiting = set(_refs_in(schema, definitions=True))
     while waiting:
         ref = waiting.pop()
-        uses[ref] = set(_refs_in(resolve_ref(schema, ref)))
+        uses[ref] = set(_refs_in(resolve_ref(schema, ref), definitions=False))
         waiting |= uses[ref] - uses.keys()
     found = set()
     for ref in uses:
@@ -631,14 +622,6 @@ def _recursive_refs(schema: Mapping[str, Any]) -> frozenset[str]:
         if ref in seen:
             found.add(ref)
     return frozenset(found)
-
-
-def _all_refs(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        if isinstance(ref := node.get("$ref"), str):
-            yield ref
-        for _, inside in subschemas(node, "", conditions=True):
-            yield from _all_refs(inside)
 
 
 def count_uses(schema: Mapping[str, Any]) -> Counter[str]:

@@ -12,7 +12,6 @@ from ...errors import ConfigError
 from ...types import resolve_ref
 
 Passed: TypeAlias = tuple[dict[str, Any], list[str]]
-Visit: TypeAlias = Callable[[dict[str, Any], str], dict[str, Any]]
 
 # Keywords that say something about a value, and do not decide whether it fits.
 ANNOTATIONS = frozenset(
@@ -42,26 +41,27 @@ def subschemas(schema: Mapping[str, Any], path: str, *, conditions: bool = False
             yield at, value
 
 
-def map_subschemas(schema: Any, path: str, visit: Visit, *, conditions: bool = False) -> Any:
-    """Returns a copy in which each schema is replaced with what `visit` returns for it. Outer schemas are visited
-    before inner schemas."""
-    if not isinstance(schema, Mapping):
-        return schema
-    out = dict(visit(dict(schema), path))
-    for keyword, value in out.items():
+def map_subschemas(
+    schema: Mapping[str, Any],
+    path: str,
+    convert: Callable[[Any, str], Any],
+    *,
+    single: Collection[str] = (*SINGLE, *CONDITIONS),
+) -> dict[str, Any]:
+    """Returns a copy in which each direct subschema is replaced with the result of `convert(subschema, path)`.
+
+    Args:
+        single: the keywords such as `items` whose value is one schema. Only the values of these keywords are replaced.
+    """
+    out = dict(schema)
+    for keyword, value in schema.items():
         at = f"{path}.{keyword}"
         if keyword in NAMED and isinstance(value, Mapping):
-            out[keyword] = {
-                name: map_subschemas(inside, f"{at}.{name}", visit, conditions=conditions)
-                for name, inside in value.items()
-            }
+            out[keyword] = {name: convert(inside, f"{at}.{name}") for name, inside in value.items()}
         elif keyword in LISTED and isinstance(value, list):
-            out[keyword] = [
-                map_subschemas(inside, f"{at}[{position}]", visit, conditions=conditions)
-                for position, inside in enumerate(value)
-            ]
-        elif keyword in SINGLE or (conditions and keyword in CONDITIONS):
-            out[keyword] = map_subschemas(value, at, visit, conditions=conditions)
+            out[keyword] = [convert(inside, f"{at}[{position}]") for position, inside in enumerate(value)]
+        elif keyword in single:
+            out[keyword] = convert(value, at)
     return out
 
 
@@ -74,12 +74,15 @@ def drop_keywords(schema: Mapping[str, Any], keywords: Collection[str], *, at: s
     """
     changes: list[str] = []
 
-    def visit(node: dict[str, Any], path: str) -> dict[str, Any]:
+    def without(node: Any, path: str) -> Any:
+        if not isinstance(node, Mapping):
+            return node
         gone = [keyword for keyword in node if keyword in keywords]
         changes.extend(f"{path}: {keyword} removed (the provider doesn't support it)" for keyword in gone)
-        return {keyword: value for keyword, value in node.items() if keyword not in gone}
+        kept = {keyword: value for keyword, value in node.items() if keyword not in gone}
+        return map_subschemas(kept, path, without)
 
-    return map_subschemas(schema, at, visit, conditions=True), changes
+    return without(schema, at), changes
 
 
 def _is_words(value: Any) -> bool:
@@ -92,13 +95,8 @@ _SHAPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "enum": (lambda value: isinstance(value, list), "a list"),
     "$ref": (lambda value: isinstance(value, str), "a string"),
     "format": (lambda value: isinstance(value, str), "a string"),
-    **dict.fromkeys(
-        ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"),
-        (lambda value: isinstance(value, Mapping), "an object"),
-    ),
-    **dict.fromkeys(
-        ("anyOf", "oneOf", "allOf", "prefixItems"), (lambda value: isinstance(value, list), "a list of schemas")
-    ),
+    **dict.fromkeys(NAMED, (lambda value: isinstance(value, Mapping), "an object")),
+    **dict.fromkeys(LISTED, (lambda value: isinstance(value, list), "a list of schemas")),
 }
 
 
@@ -178,7 +176,14 @@ class _Inliner:
         if self._wanted is None and "discriminator" in node:  # OpenAPI's word, which leads to definitions
             self.changes.append(f"{path}: discriminator removed (its targets were inlined)")
             node = {keyword: value for keyword, value in node.items() if keyword != "discriminator"}
-        return {keyword: self._value(keyword, value, f"{path}.{keyword}", inside) for keyword, value in node.items()}
+        own = {}  # the references to the definitions in this schema: a definition may refer to itself
+        if path == self._at:
+            own = {f"{path}.{at}.{name}": f"#/{at}/{name}" for at in _CONTAINERS for name in node.get(at) or ()}
+
+        def expand(inner: Any, at: str) -> Any:
+            return self.expand(inner, at, inside | {own[at]} if at in own else inside)
+
+        return map_subschemas(node, path, expand)
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
         """Returns the schema to which a reference points, or None if the reference must stay in the schema. Reports
@@ -197,17 +202,6 @@ class _Inliner:
             return target
         self.changes.append(f"{path}: {ref} was kept ({reason})")
         return None
-
-    def _value(self, keyword: str, value: Any, path: str, inside: frozenset[str]) -> Any:
-        if keyword in NAMED and isinstance(value, Mapping):
-            own = f"#/{keyword}/" if path == f"{self._at}.{keyword}" and keyword in _CONTAINERS else None
-            return {
-                name: self.expand(one, f"{path}.{name}", inside | ({own + name} if own else set()))
-                for name, one in value.items()
-            }
-        if keyword in LISTED and isinstance(value, list):
-            return [self.expand(one, f"{path}[{position}]", inside) for position, one in enumerate(value)]
-        return self.expand(value, path, inside) if keyword in (*SINGLE, *CONDITIONS) else value
 
 
 def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .json_schema import Passed, inline_refs
+from .merging import types_of
 
 _KEPT = (
     "title", "description", "nullable", "minItems", "maxItems", "minProperties", "maxProperties", "minLength",
@@ -33,8 +34,8 @@ def _node(schema: Any, at: str, changes: list[str]) -> dict[str, Any]:
         return {"type": "OBJECT"}
     node = _merged(dict(schema), at, changes)
     alternatives = [inner for inner in node.pop("anyOf", []) + node.pop("oneOf", []) if isinstance(inner, Mapping)]
-    types = node.pop("type", None)
-    types = [types] if isinstance(types, str) else list(types) if isinstance(types, list) else []
+    types = types_of(node)
+    node.pop("type", None)
     nullable = "null" in types or any(inner.get("type") == "null" for inner in alternatives)
     types = [name for name in types if name != "null"]
     alternatives = [inner for inner in alternatives if inner.get("type") != "null"]
