@@ -82,7 +82,7 @@ from .prompt_cache import PromptCacheMonitor, has_cache_marks
 from .request import Request, with_endpoint_defaults
 from .required_capabilities import describe_missing, is_forced, missing_capabilities
 from .schema import schema_digest, schema_rules
-from .signed_reasoning import digest_of, is_thinking_block, signed_turn, without_signed_reasoning
+from .signed_reasoning import is_thinking_block, signed_turn, without_signed_reasoning
 from .special_token_escaping import escape_special_tokens
 from .stored_conversation import StoredConversation, continue_stored, digest_with
 from .token_estimates import estimated_tokens, least_text_tokens, text_tokens

@@ -5,13 +5,12 @@ conversation.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 from ..types import Message
+from .message_digests import digest_parts
 
 _SIGNED = ("thinking", "redacted_thinking")  # blocks of Anthropic's API
 _DETAILS = ("thinking_blocks", "reasoning_details")  # the same, as LiteLLM and OpenRouter write them
@@ -22,13 +21,13 @@ def signed_turn(message: Message) -> str | None:
 
     Other messages of the conversation don't affect the digest.
     """
-    signed = [
-        payload
-        for name in ("blocks", *_DETAILS)
-        for block in _list(message, name)
-        if isinstance(block, Mapping) and (payload := block.get("signature") or block.get("data"))
-    ]
-    return digest_of([message.text, signed]) if signed else None
+    signed = []
+    for name in ("blocks", *_DETAILS):
+        blocks = message.extras.get(name)
+        for block in blocks if isinstance(blocks, list) else ():
+            if isinstance(block, Mapping) and (payload := block.get("signature") or block.get("data")):
+                signed.append(payload)
+    return digest_parts(message.text, signed) if signed else None
 
 
 def without_signed_reasoning(message: Message) -> Message:
@@ -40,13 +39,3 @@ def without_signed_reasoning(message: Message) -> Message:
 
 def is_thinking_block(block: Any) -> bool:
     return isinstance(block, Mapping) and block.get("type") in _SIGNED
-
-
-def digest_of(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=repr)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
-
-
-def _list(message: Message, name: str) -> list[Any]:
-    value = message.extras.get(name)
-    return value if isinstance(value, list) else []

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ...errors import join_limited
-from ...requests import digest_of, is_thinking_block
+from ...requests import digest_parts, is_thinking_block
 from ...types import Message
 from ..encoding_report import EncodingReport
 
@@ -72,7 +72,7 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
         turns: the assistant messages in the body. If a message has no prefix, its thinking stays in the body.
         checked: True if the API refuses thinking whose prefix has changed.
     """
-    system, tools = digest_of(_unmarked(body.get("system"))), digest_of(_tools(body.get("tools")))
+    system, tools = digest_parts(_unmarked(body.get("system"))), digest_parts(_tools(body.get("tools")))
     before = _prefixes(body["messages"])
     signed = [turn for turn in turns if turn.thinking]
     lost: list[tuple[SentTurn, str]] = []
@@ -136,7 +136,7 @@ def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
             if turn["role"] == "assistant":
                 found[id(block)] = running.hexdigest()
             if not is_thinking_block(block):
-                running.update(digest_of([turn["role"], _unmarked(block)]).encode())
+                running.update(digest_parts(turn["role"], _unmarked(block)).encode())
     found[None] = running.hexdigest()
     return found
 
@@ -163,7 +163,7 @@ def _unmarked(value: Any) -> Any:
 
 
 def _signature(block: Mapping[str, Any]) -> str:
-    return digest_of([block.get("signature"), block.get("data")])
+    return digest_parts(block.get("signature"), block.get("data"))
 
 
 def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
