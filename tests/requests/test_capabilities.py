@@ -305,7 +305,7 @@ def test_needs_and_their_places() -> None:
         user(PDF, SOUND, "text"),
     ]  # fmt: skip
     options = {"response_format": Answer, "reasoning_effort": "low", "parallel_tool_calls": True}
-    assert requirements_of(request(conversation, [TOOL], "required", **options)) == (
+    assert tuple(requirements_of(request(conversation, [TOOL], "required", **options))) == (
         Requirement("images", "messages[0].content[1]"),
         Requirement("images", "messages[2].content[1]"),
         Requirement("images", "messages[3].content[1]"),

@@ -29,7 +29,6 @@ from .history import (
     HistoryRules,
     fit_history,
     is_blank_message,
-    is_custom,
     read_foreign_compactions,
 )
 from .hosted_tools import HostedEndpoint, HostedForm, check_hosted, raw_tools, with_raw_tools, written_hosted

@@ -98,10 +98,10 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
     Raises:
         ConfigError: the endpoint would refuse the request.
     """
-    form: _Form | None = _form(request, rules)
+    form: _Form = _form(request, rules)
     request, warnings = _rename_tools(request, rules.tool_name)
     tools = _fit_tools(request, rules, warnings)
-    given = wanted = read_response_format(request.options.response_format)
+    wanted = read_response_format(request.options.response_format)
     if wanted is not None and wanted.schema is not None and form == "json_schema":
         with _not_too_deep("response_format"):
             fitted = None if _is_refused(wanted.schema, request) else _format(wanted, rules, warnings)
@@ -110,18 +110,16 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
             can, schema = request.capabilities, wanted.schema or {}
             is_object = schema.get("type", "object") == "object"
             form = "tool" if is_object and can.tools == can.forced_choice == "yes" else "instruction"
-    if wanted is not None:
-        request = replace(request, options=replace(request.options, response_format=wanted))
     if tools != request.tools:
         request = replace(request, tools=tools)
-    if given is not None and wanted is not None and wanted.schema is not None:
-        match form:
-            case "json_object" | "instruction":
-                request = _by_instruction(request, wanted, warnings, json_mode=form == "json_object")
-            case "tool":
-                request = _by_tool(request, wanted, rules, warnings)
-    if wanted is not None and wanted.schema is None:
-        request = _any_json(request, rules, warnings)
+    if wanted is not None:
+        request = _with_format(request, wanted)
+        if wanted.schema is None:
+            request = _any_json(request, rules, warnings)
+        elif form in ("json_object", "instruction"):
+            request = _by_instruction(request, wanted, warnings, json_mode=form == "json_object")
+        elif form == "tool":
+            request = _by_tool(request, wanted, rules, warnings)
     if request.capabilities.forced_choice == "no":
         request = drop_forced_tool_choice(request, "doesn't support a forced tool choice", warnings)
     if request.tool_choice == "none" and request.tools and not rules.tool_choice_none:
@@ -264,18 +262,13 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) 
     _report(warnings, "schema_changed", wanted.name, changes)
     made = fitted.schema
     if not rules.format_names:
-        made = _without_name(wanted, made, warnings)
+        moved = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
+        if wanted.description is not None:
+            kept = "description" in made
+            moved.append("the description is not sent" if kept else "the description is sent inside the schema")
+            made = made if kept else {**made, "description": wanted.description}
+        _report(warnings, "response_format_changed", wanted.name, moved)
     return replace(wanted, schema=made, strict=strict)
-
-
-def _without_name(wanted: ResponseFormat, schema: dict[str, Any], warnings: list[ReplyWarning]) -> dict[str, Any]:
-    changes = [] if wanted.model or wanted.name == ResponseFormat().name else ["the name is not sent"]
-    if wanted.description is not None:
-        kept = "description" in schema
-        changes.append("the description is not sent" if kept else "the description is sent inside the schema")
-        schema = schema if kept else {**schema, "description": wanted.description}
-    _report(warnings, "response_format_changed", wanted.name, changes)
-    return schema
 
 
 @contextmanager

@@ -170,10 +170,6 @@ def _is_plain(message: Message) -> bool:
     return type(message.content) is str and not message.content.isspace() and message.content != "" and not message.name
 
 
-def is_custom(call: ToolCall) -> bool:
-    return call.kind == "custom"
-
-
 @dataclass(slots=True, eq=False)
 class _Call:
     """A tool call of an assistant message, and its result.
@@ -330,15 +326,14 @@ class _Fitting:
             if message.tools and not message.extras:
                 turn.dropped = not rules.added_tools  # they are sent with the other tools
                 continue
+            kinds = sorted({str(item.get("type")) for item in items or () if isinstance(item, Mapping)})
             if message.role == "assistant":
                 if rules.other_content(self._messages[turn.at]):
                     continue
                 turn.dropped = True
-                kinds = sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)}) if items else []
                 alone = f"only items of the Responses API ({', '.join(kinds)})" if kinds else "neither text nor calls"
                 self._change(turn.at, f"an assistant's turn with {alone} was left out")
             elif items and not rules.reads_items:
-                kinds = sorted({str(item.get("type")) for item in items if isinstance(item, Mapping)})
                 problem = f"only items of the Responses API ({', '.join(kinds)}), which this provider can't read"
                 self._wrong(f"{turn.name} has {problem}", "")
             elif not (items or message.extras or (rules.empty_others and rules.blanks == "sent")):
@@ -440,7 +435,11 @@ class _Fitting:
                 self._change(turn.at, f"a duplicate of the result in {first.name} was left out")
             else:
                 turn.dropped = self._wrong(_orphan(turn), "it was left out")
-        others = self._others()
+        # The index of the next user or assistant message, for each message.
+        following = [len(self._turns) + 1] * (len(self._turns) + 2)
+        for turn in reversed(self._turns):
+            is_other = turn.message.role in ("user", "assistant") and not turn.dropped
+            following[turn.at] = turn.at if is_other else following[turn.at + 1]
         for turn in self._turns:
             for call in turn.calls:
                 background = turn.message.tool_calls[call.number].background
@@ -451,7 +450,9 @@ class _Fitting:
                     name = turn.message.tool_calls[call.number].name
                     problem = f"{turn.name} calls {name!r} (id {call.id!r}), but no tool message has the result"
                     self._wrong(problem, f"a result was added with the text: {_NOT_ANSWERED}")
-                elif call.result and self._rules.results_follow and (between := others[turn.at + 1]) < call.result.at:
+                elif (
+                    call.result and self._rules.results_follow and (between := following[turn.at + 1]) < call.result.at
+                ):
                     problem = (
                         f"{call.result.name} answers the call {call.id!r} of {turn.name}, and messages[{between}] is"
                         " between them"
@@ -466,14 +467,6 @@ class _Fitting:
 
     def _may_be_open(self, turn: _Turn) -> bool:
         return self._open_calls or (turn is self._turns[-1] and turn.message.paused)
-
-    def _others(self) -> list[int]:
-        at = len(self._turns)
-        found = [at + 1] * (at + 2)
-        for turn in reversed(self._turns):
-            is_other = turn.message.role in ("user", "assistant") and not turn.dropped
-            found[turn.at] = turn.at if is_other else found[turn.at + 1]
-        return found
 
     def _check_reasoning(self) -> None:
         if not self._rules.wants_reasoning:
@@ -606,7 +599,7 @@ class _Fitting:
         if rules.plain_names and message.name and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", message.name):
             self._change(at, "unsupported characters in a name were replaced by _")
             message = replace(message, name=re.sub(r"[^a-zA-Z0-9_-]", "_", message.name)[:64])
-        if rules.object_arguments and any(call.error and not is_custom(call) for call in message.tool_calls):
+        if rules.object_arguments and any(call.error and call.kind != "custom" for call in message.tool_calls):
             self._change(at, 'arguments other than a JSON object were sent as {"_raw": ...}')
             message = replace(message, tool_calls=tuple(map(_with_object, message.tool_calls)))
         if message.role in rules.strings and isinstance(message.content, tuple):
@@ -683,7 +676,7 @@ def _joined(one: Message, other: Message) -> Message:
 
 
 def _with_object(call: ToolCall) -> ToolCall:
-    if not call.error or is_custom(call):
+    if not call.error or call.kind == "custom":
         return call
     wrapped = {"_raw": call.raw_arguments}
     return replace(call, arguments=wrapped, raw_arguments=json.dumps(wrapped, ensure_ascii=False))
@@ -741,10 +734,12 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
         return request, []
     messages, warnings = list(request.messages), list[ReplyWarning]()
     for number, (at, message) in enumerate(request.numbered):
-        found = None if request.came_from_here(message) else _compaction(message)
-        if found is None:
+        if request.came_from_here(message) or message.role != "assistant" or message.content or message.tool_calls:
             continue
-        summary = found.get("content")
+        parts = message.hosted
+        if not parts or any(part.kind != "compaction" for part in parts):
+            continue
+        summary = parts[0].raw.get("content")
         if not isinstance(summary, str) or not summary:
             why = f"only the provider that created it can read it ({message.origin})"
             raise ConfigError(f"messages[{at}] is a compaction, and {why}: pass the earlier messages instead")
@@ -752,10 +747,3 @@ def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarni
         detail = f"messages[{at}]: the summary of another provider's compaction was sent as text"
         warnings.append(ReplyWarning("provider_data_dropped", detail))
     return (replace(request, messages=tuple(messages)), warnings) if warnings else (request, warnings)
-
-
-def _compaction(message: Message) -> Mapping[str, Any] | None:
-    if message.role != "assistant" or message.content or message.tool_calls or not message.extras:
-        return None
-    found = [part for part in message.hosted if part.kind == "compaction"]
-    return found[0].raw if found and len(found) == len(message.hosted) else None

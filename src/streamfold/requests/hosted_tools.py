@@ -94,18 +94,14 @@ def written_hosted(tool: Tool, forms: Mapping[str, HostedForm]) -> dict[str, Any
 
 
 def raw_tools(options: Options) -> tuple[Tool, ...]:
-    if not options.extra_body:
-        return ()
-    found = options.extra_body.get("tools")
-    entries = found if isinstance(found, list | tuple) else ()
-    objects = [entry for entry in entries if isinstance(entry, Mapping) and entry]
-    return tuple(hosted_tool(HostedTool(entry, _name(entry))) for entry in objects)
-
-
-def _name(entry: Mapping[str, Any]) -> str | None:
-    function = entry.get("function")
-    name = function.get("name") if isinstance(function, Mapping) else None
-    return name if isinstance(name, str) else None
+    listed = options.extra_body.get("tools")
+    tools = []
+    for entry in listed if isinstance(listed, list | tuple) else ():
+        if isinstance(entry, Mapping) and entry:
+            function = entry.get("function")
+            name = function.get("name") if isinstance(function, Mapping) else None
+            tools.append(hosted_tool(HostedTool(entry, name if isinstance(name, str) else None)))
+    return tuple(tools)
 
 
 def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import groupby
+from itertools import groupby, starmap
 from typing import Any, TypeAlias, get_args
 
 from ..errors import ConfigError, did_you_mean
@@ -189,10 +189,8 @@ _RESULTS = ("function_call_output", "custom_tool_call_output")
 _EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
-def is_item(message: Any) -> bool:
-    """Returns True if a dict is an item of the Responses API. A Responses API item has a `type` or a `phase`. Chat
-    Completions messages have neither.
-    """
+def _is_item(message: Any) -> bool:
+    # Messages of Chat Completions have neither.
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
 
@@ -363,21 +361,17 @@ def read_messages(messages: Messages) -> tuple[Message, ...]:
     read = list(messages)
     if not read:
         raise ConfigError("messages is empty: add a message")
-    return tuple(read_message_list(read))
-
-
-def read_message_list(messages: Iterable[Any]) -> Iterator[Message]:
-    """Converts a list to messages. Consecutive Responses API items that belong to one turn of the model are converted
-    to one message."""
-    numbered = ((f"messages[{at}]", message) for at, message in enumerate(messages))
-    for are_items, run in groupby(numbered, lambda entry: is_item(entry[1])):
+    converted: list[Message] = []
+    placed = ((f"messages[{at}]", message) for at, message in enumerate(read))
+    for are_items, run in groupby(placed, lambda entry: _is_item(entry[1])):
         if are_items:
-            yield from read_items(run)
+            converted += read_items(run)
         else:
-            yield from (_read(message, where) for where, message in run)
+            converted += starmap(_read, run)
+    return tuple(converted)
 
 
-def _read(message: Any, where: str) -> Message:
+def _read(where: str, message: Any) -> Message:
     if isinstance(message, Message):
         for name, role in _ONLY.items():
             if message.role != role and getattr(message, name) not in (None, False, ()):
@@ -385,8 +379,7 @@ def _read(message: Any, where: str) -> Message:
         content = message.content
         if isinstance(content, str | None) or not any(isinstance(part, Mapping) for part in content):
             return message
-        parts = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
-        return replace(message, content=parts)
+        return replace(message, content=read_content(content, f"{where}.content"))
     if isinstance(message, str):
         raise ConfigError(f"{where} is a string without a role: write user({message!r:.40})")
     if not isinstance(message, Mapping):

@@ -126,9 +126,8 @@ def report_unsent_options(request: Request, sends: Collection[str], adapter: str
             continue  # it means nothing then
         if name in _ESSENTIAL:
             raise _not_sent(name, adapter)
-        warnings.append(
-            ReplyWarning("option_dropped", (f"{name} was not sent: the adapter {adapter!r} doesn't support it"))
-        )
+        detail = f"{name} was not sent: the adapter {adapter!r} doesn't support it"
+        warnings.append(ReplyWarning("option_dropped", detail))
     if request.tools and "tools" not in sends:
         raise _not_sent("tools", adapter)
     if request.tools and "tool_choice" not in sends and request.tool_choice not in ("auto", "none"):
@@ -268,12 +267,9 @@ def _fixed(options: Options, fitting: _FitContext) -> str | None:
         return "doesn't support sampling options"
     if family.sampling == "ignored":
         return "ignores sampling options"
-    thinking = family.samples_while_thinking is False and is_reasoning_enabled(options, family) is not False
-    return (
-        ("doesn't support sampling options while it thinks (reasoning_effort='none' turns thinking off)")
-        if thinking
-        else None
-    )
+    if family.samples_while_thinking is False and is_reasoning_enabled(options, family) is not False:
+        return "doesn't support sampling options while it thinks (reasoning_effort='none' turns thinking off)"
+    return None
 
 
 def _seed(options: Options, fitting: _FitContext) -> Options:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ..types import AllowedTools, AudioPart, FilePart, ImagePart, Message, NamedTool
+from ..types import AllowedTools, AudioPart, FilePart, ImagePart, NamedTool
 from .model_facts import CAPABILITIES, Capabilities
 from .options import ResponseFormat
 from .request import Request
@@ -51,12 +51,6 @@ _MOST_PLACES = 3
 _MOST_MODELS = 4
 
 
-def requirements_of(request: Request) -> tuple[Requirement, ...]:
-    """Returns the capabilities that a request requires. Each capability comes with the path of the request field that
-    requires it, such as `tools` or `messages[2].content[1]`."""
-    return tuple(_needs(request))
-
-
 def missing_capabilities(capabilities: Capabilities, request: Request) -> tuple[Requirement, ...]:
     if "no" not in _SAID(capabilities):
         return ()
@@ -81,24 +75,28 @@ def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[s
     for need in needs:
         # An option is written as the argument that it is.
         places.setdefault(need.capability, []).append(need.place if "[" in need.place else f"{need.place}=")
-    described = "; ".join(_described(name, at, model, list(others.get(name, ()))) for name, at in places.items())
+    described = []
+    for name, listed in places.items():
+        cannot, remedy = _WORDS[name]
+        more = [f"{len(listed) - _MOST_PLACES} more"] if len(listed) > _MOST_PLACES else []
+        *first, last = listed[:_MOST_PLACES] + more
+        where = f"{', '.join(first)} and {last}" if first else last
+        able = ", ".join(list(others.get(name, ()))[:_MOST_MODELS])
+        solution = f"{remedy}, or use a model that can" + (f" ({able})" if able else "")
+        described.append(f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {solution}")
     after_all = ", ".join(f'{name} = "yes"' for name in places)
-    return f"{described}. If this is wrong, set capabilities = {{ {after_all} }} for this provider"
+    return f"{'; '.join(described)}. If this is wrong, set capabilities = {{ {after_all} }} for this provider"
 
 
-def _described(name: str, places: list[str], model: str, others: list[str]) -> str:
-    cannot, remedy = _WORDS[name]
-    more = [f"{len(places) - _MOST_PLACES} more"] if len(places) > _MOST_PLACES else []
-    *first, last = places[:_MOST_PLACES] + more
-    where = f"{', '.join(first)} and {last}" if first else last
-    known = f" ({', '.join(others[:_MOST_MODELS])})" if others else ""
-    return f"{model} can't {cannot}, which {where} need{'s' * (not first)}: {remedy}, or use a model that can{known}"
-
-
-def _needs(request: Request) -> Iterator[Requirement]:
+def requirements_of(request: Request) -> Iterator[Requirement]:
+    """Yields the capabilities that a request requires. Each capability comes with the path of the request field that
+    requires it, such as `tools` or `messages[2].content[1]`."""
     options = request.options
     for at, message in enumerate(request.messages):
-        yield from _media(message, f"messages[{at}]")
+        for number, part in enumerate(() if isinstance(message.content, str | None) else message.content):
+            kind = _PART_TYPES.get(str(part.get("type"))) if isinstance(part, Mapping) else _PARTS.get(type(part))
+            if kind:
+                yield Requirement(kind, f"messages[{at}].content[{number}]")
     if any(tool.hosted is None for tool in request.tools):
         yield Requirement("tools", "tools")
         if is_forced(request):
@@ -111,12 +109,3 @@ def _needs(request: Request) -> Iterator[Requirement]:
         yield Requirement("reasoning", "reasoning_effort")
     if options.parallel_tool_calls:
         yield Requirement("parallel_calls", "parallel_tool_calls")
-
-
-def _media(message: Message, where: str) -> Iterator[Requirement]:
-    if isinstance(message.content, str | None):
-        return
-    for at, part in enumerate(message.content):
-        capability = _PART_TYPES.get(str(part.get("type"))) if isinstance(part, Mapping) else _PARTS.get(type(part))
-        if capability:
-            yield Requirement(capability, f"{where}.content[{at}]")

@@ -35,13 +35,17 @@ def escape_special_tokens(
     for run in _runs(messages):
         role = messages[run.start].role
         if pattern := patterns.get(role):
-            for at, changed in zip(run, _escaped_messages(messages[run.start : run.stop], pattern), strict=True):
+            texts = iter(_escaped_texts([text for at in run for text in _texts(messages[at])], pattern))
+            for at in run:
+                changed = _with_texts(messages[at], texts, pattern)
                 if changed is not messages[at]:
                     messages[at] = changed
                     found.setdefault("assistant" if role == "assistant" else "text", []).append(at)
-    warnings = [
-        ReplyWarning("special_tokens_escaped", _DETAILS[kind].format(_places(places))) for kind, places in found.items()
-    ]
+    warnings = []
+    for kind, places in found.items():
+        shown = ", ".join(f"messages[{at}]" for at in places[:5])
+        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        warnings.append(ReplyWarning("special_tokens_escaped", _DETAILS[kind].format(shown + more)))
     return (replace(request, messages=tuple(messages)), warnings) if found else (request, [])
 
 
@@ -49,11 +53,6 @@ _DETAILS = {
     "text": "{}: special tokens of the model were escaped, so that the model reads them as text",
     "assistant": "{}: special tokens that break the model's chat template were escaped",
 }
-
-
-def _places(places: list[int]) -> str:
-    shown = ", ".join(f"messages[{at}]" for at in places[:5])
-    return f"{shown} and {len(places) - 5} more" if len(places) > 5 else shown
 
 
 def _runs(messages: Sequence[Message]) -> Iterator[range]:
@@ -64,12 +63,6 @@ def _runs(messages: Sequence[Message]) -> Iterator[range]:
         if at == len(messages) or message.role != "user" or messages[at].role != "user":
             yield range(start, at)
             start = at
-
-
-def _escaped_messages(messages: Sequence[Message], pattern: re.Pattern[str]) -> list[Message]:
-    texts = [text for message in messages for text in _texts(message)]
-    escaped = iter(_escaped_texts(texts, pattern))
-    return [_with_texts(message, escaped, pattern) for message in messages]
 
 
 def _texts(message: Message) -> list[str]:

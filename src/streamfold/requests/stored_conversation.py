@@ -7,7 +7,7 @@ Some APIs don't store instructions, but expect them in each request. The digests
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -54,7 +54,8 @@ def continue_stored(
     Raises:
         ConfigError: the messages don't begin with the messages that the provider has appended to `base`.
     """
-    digests = [*_digests(messages, names)]
+    values = (_values(message, names) for message in messages)
+    digests = list(accumulate(values, digest_parts, initial=_START))  # the first is of an empty conversation
     # One message at least is new: a request without any asks for nothing.
     found = next((count for count in reversed(range(1, len(digests) - 1)) if digests[count] in stored.turns), 0)
     if grows and stored.turns and not found:
@@ -68,12 +69,6 @@ def continue_stored(
 
 def digest_with(digest: str, answer: Message) -> str:
     return digest_parts(digest, _values(answer, {}))
-
-
-def _digests(messages: Sequence[Message], names: Mapping[str, str]) -> Iterator[str]:
-    # The first digest is of an empty conversation.
-    values = (_values(message, names) for message in messages)
-    return accumulate(values, digest_parts, initial=_START)
 
 
 def _values(message: Message, names: Mapping[str, str]) -> list[Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ConfigError
-from ...requests import ITEM_EXTRAS, HostedForm, is_custom, read_response_format, with_raw_tools, written_hosted
+from ...requests import ITEM_EXTRAS, HostedForm, read_response_format, with_raw_tools, written_hosted
 from ...types import (
     TURN_EXTRAS,
     AllowedTools,
@@ -297,7 +297,7 @@ def encode_response_format(wanted: Any) -> dict[str, Any] | None:
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
     extra = dict(extra or {})
-    if is_custom(call):
+    if call.kind == "custom":
         custom = {"name": call.name, "input": call.raw_arguments}
         return {"id": call.id, **extra, "type": "custom", "custom": custom}
     # Servers parse this text for their chat template, and no text at all does not parse.
@@ -366,7 +366,8 @@ def says_more(name: str, message: Message) -> bool:
         return has_unmodelled_blocks(value)
     if name != "output" or not isinstance(value, list):
         return True
-    known = ("message", "function_call", *(("custom_tool_call",) if any(map(is_custom, message.tool_calls)) else ()))
+    custom = any(call.kind == "custom" for call in message.tool_calls)
+    known = ("message", "function_call", *(("custom_tool_call",) if custom else ()))
     for item in value:
         if not isinstance(item, Mapping) or item.get("type") not in known:
             return True

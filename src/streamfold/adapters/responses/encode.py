@@ -14,7 +14,6 @@ from ...requests import (
     ITEM_EXTRAS,
     HostedForm,
     added_tool_key,
-    is_custom,
     with_raw_tools,
     written_hosted,
 )
@@ -147,7 +146,7 @@ def check_message(message: Message, where: str) -> None:
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
     made = {"call_id": call.id, "name": call.name}
-    if is_custom(call):
+    if call.kind == "custom":
         return {"type": "custom_tool_call", **made, "input": call.raw_arguments}
     extras = {name: extra[name] for name in CALL_EXTRAS if name in extra} if extra else {}
     # The server parses this text, and no text at all does not parse.
