@@ -97,6 +97,7 @@ class ResolvedEndpoint:
 
     profile: EndpointSettings = field(repr=False)
     environment: Mapping[str, str | None] = field(repr=False)
+    _urls: dict[str, URLs] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_current(self) -> bool:
@@ -160,10 +161,6 @@ class ResolvedEndpoint:
                 self._urls.clear()
             urls = self._urls[path] = URLs(sent, shown, self.profile.url_of(path))
         return urls
-
-    @cached_property
-    def _urls(self) -> dict[str, URLs]:
-        return {}
 
     def headers(self, extra: Mapping[str, str] | None = None) -> EndpointHeaders:
         """Returns the headers for a request, and a redactor for the secrets in them.

@@ -22,7 +22,7 @@ from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
 from .endpoint import same_origin, untrusted
 from .environment import variable_is_set
-from .layers import Layer, MergedSettings, TomlFile, locate_errors, merge
+from .layers import Layer, TomlFile, locate_errors, merge
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
 from .store_settings import RateLimitSettings
@@ -126,12 +126,6 @@ class FileSettings(Table):
         yield from ((name, value) for name, value in self if isinstance(value, PackageTable))
 
 
-def _file_model(data: Mapping[str, Any]) -> type[FileSettings]:
-    names = [name for name in data if name not in FileSettings.model_fields]
-    tables: dict[str, Any] = {name: (model, ...) for name in names if (model := find_table(name))}
-    return create_model("FileSettings", __base__=FileSettings, **tables) if tables else FileSettings
-
-
 @dataclass(frozen=True)
 class Config:
     """The contents of `streamfold.toml`. If there is no file, only the providers of the catalogue are available.
@@ -170,7 +164,12 @@ class Config:
         else:
             chosen = self._settings().default
             if not chosen or self.file is None:
-                raise ConfigError(self._no_default())
+                example = next(iter(self.names), "kimi:kimi-k2.6")
+                file = self.path or " or ".join(str(place.path) for place in self.looked_in)
+                raise ConfigError(
+                    f'no provider was named: pass one (commands: -p {example}), write default = "{example}" into'
+                    f" {file}, or set {PROVIDER_VARIABLE}={example}"
+                )
             origin = self.file.place(("default",))
             where = f"{origin}: default"
         if text := self.unknown(chosen):
@@ -322,35 +321,28 @@ class Config:
         """
         if self.file is None:
             return FileSettings(), []
+        names = [name for name in self.file.data if name not in FileSettings.model_fields]
+        tables: dict[str, Any] = {name: (table, ...) for name in names if (table := find_table(name))}
+        model = create_model("FileSettings", __base__=FileSettings, **tables) if tables else FileSettings
         try:
-            return _file_model(self.file.data).model_validate(dict(self.file.data)), []
+            return model.model_validate(dict(self.file.data)), []
         except ValidationError as exc:
             return FileSettings(), locate_errors(exc, merge([Layer.of_file(self.file)]))
 
     def _settings(self) -> FileSettings:
         settings, mistakes = self.checked
-        for _, text in mistakes:
-            raise ConfigError(text)
-        if self.file is not None and self.file.is_foreign:
-            self._check_stores(settings)
-        return settings
-
-    def _check_stores(self, settings: FileSettings) -> None:
+        if mistakes:
+            raise ConfigError(mistakes[0][1])
+        if self.file is None or not self.file.is_foreign:
+            return settings
         # A store URL with environment variables would send their values to a host that an untrusted file chooses.
         stores: dict[KeyPath, str | bool | None] = {("rate_limits", "store"): settings.rate_limits.store}
         for name, table in settings.package_tables():
             stores |= {(name, key): getattr(table, key) for key in table.store_keys}
         for path, store in stores.items():
-            if self.file is not None and isinstance(store, str) and variable_names(store):
+            if isinstance(store, str) and variable_names(store):
                 raise ConfigError(f"{self.file.place(path)}: {toml_path(path)}: {untrusted(self.file.origin)}")
-
-    def _no_default(self) -> str:
-        example = next(iter(self.names), "kimi:kimi-k2.6")
-        file = self.path or " or ".join(str(place.path) for place in self.looked_in)
-        return (
-            f'no provider was named: pass one (commands: -p {example}), write default = "{example}" into {file}, or set'
-            f" {PROVIDER_VARIABLE}={example}"
-        )
+        return settings
 
     def unknown(self, spec: str) -> str | None:
         """Returns the error message for an unknown provider, or None for a provider in the file or the catalogue."""
@@ -381,14 +373,6 @@ def build_profile(layers: Sequence[Layer]) -> Profile:
     return profile
 
 
-def _foreign_host(merged: MergedSettings) -> str | None:
-    found = merged.origin(("base_url",))
-    if found is None or (file := found[0].file) is None or not file.is_foreign:
-        return None
-    below = [each.values["base_url"] for each in merged.layers if each.is_catalogue and "base_url" in each.values]
-    return None if below and same_origin(below[-1], merged.values["base_url"]) else file.origin
-
-
 def _with_base_profile(layers: list[Layer]) -> list[Layer]:
     if layers[0].is_catalogue:
         return layers
@@ -403,7 +387,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
     """
     merged = merge(layers)
     mistakes = [
-        (layer.line(("name",)), layer.describe(("name",), "not allowed: the name of the table is the provider's name"))
+        layer.mistake(("name",), "not allowed: the name of the table is the provider's name")
         for layer in layers
         if layer.table and "name" in layer.values
     ]
@@ -413,8 +397,14 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[in
         return None, sorted([*mistakes, *locate_errors(exc, merged)], key=lambda mistake: mistake[0])
     if mistakes:
         return None, mistakes
-    foreign = _foreign_host(merged)
-    return (profile if foreign is None else profile.without_environment(foreign)), []
+    # An untrusted file may repeat the host of the catalogue. If it chooses another host, that host gets no secrets.
+    found = merged.origin(("base_url",))
+    file = found[0].file if found else None
+    if file is not None and file.is_foreign:
+        known = [layer.values["base_url"] for layer in layers if layer.is_catalogue and "base_url" in layer.values]
+        if not (known and same_origin(known[-1], merged.values["base_url"])):
+            profile = profile.model_copy(update={"untrusted_file": file.origin})
+    return profile, []
 
 
 def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 100
-
 
 def tune_gc_for_server() -> None:
     """Configures the garbage collector to run rarely, and to skip all objects that exist now.
@@ -16,4 +14,4 @@ def tune_gc_for_server() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+    gc.set_threshold(50_000, 20, 100)

@@ -166,8 +166,9 @@ def config_problems(config: Config) -> list[str]:
         found += _provider_problems(config, name)
     explored: set[str] = set()
     for name in config.tables:
-        if name not in explored:
-            found += _fallback_problems(config, name, explored)
+        for owner, index, _, problem in config.fallbacks(name, explored=explored) if name not in explored else ():
+            if problem is not None and config.file is not None:
+                found.append(Layer.of_file(config.file, "providers", owner).mistake(("fallback", index), problem))
     lines = [text for _, text in sorted(dict.fromkeys(found), key=lambda problem: problem[0])]
     if chosen := os.environ.get(PROVIDER_VARIABLE, "").strip():
         lines += [f"{PROVIDER_VARIABLE}: {text}" for text in [config.unknown(chosen)] if text]
@@ -239,10 +240,10 @@ def _file_problems(config: Config) -> Iterator[tuple[int, str]]:
     layer, file = Layer.of_file(config.file), config.checked[0]
     default = config.file.data.get("default")
     if isinstance(default, str) and (text := config.unknown(default)):
-        yield layer.line(("default",)), layer.describe(("default",), text)
+        yield layer.mistake(("default",), text)
     for name, table in file.package_tables():
         for path, text in table.problems(config.unknown):
-            yield layer.line((name, *path)), layer.describe((name, *path), text)
+            yield layer.mistake((name, *path), text)
 
 
 def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
@@ -251,24 +252,14 @@ def _provider_problems(config: Config, name: str) -> Iterator[tuple[int, str]]:
     yield from mistakes
     if profile is None:
         return
-    missing = list(_missing(profile))
+    missing: list[tuple[KeyPath, str]] = []
+    keys = profile.resolve().keys_set
+    if keys and not any(keys.values()) and profile.auth == "key":
+        missing.append((("api_key",), f"no API key: set {' or '.join(keys)}"))
+    for path, text in profile.references().items():
+        if path != ("api_key",):
+            missing += [(path, f"{variable} is not set") for variable in _unset(text)]
     if not missing and profile.untrusted_file is not None and (problem := profile.resolve().problem()) is not None:
         missing.append((("base_url",), problem))
     merged = merge(layers)
     yield from (merged.locate(path, text) for path, text in missing)
-
-
-def _missing(profile: Profile) -> Iterator[tuple[KeyPath, str]]:
-    keys = profile.resolve().keys_set
-    if keys and not any(keys.values()) and profile.auth == "key":
-        yield ("api_key",), f"no API key: set {' or '.join(keys)}"
-    for path, text in profile.references().items():
-        if path != ("api_key",):
-            yield from ((path, f"{variable} is not set") for variable in _unset(text))
-
-
-def _fallback_problems(config: Config, name: str, explored: set[str]) -> Iterator[tuple[int, str]]:
-    for owner, index, _, problem in config.fallbacks(name, explored=explored):
-        if problem is not None and config.file is not None:
-            layer = Layer.of_file(config.file, "providers", owner)
-            yield layer.line(("fallback", index)), layer.describe(("fallback", index), problem)

@@ -115,15 +115,13 @@ class Layer:
         """
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
-    def describe(self, path: KeyPath, text: str) -> str:
-        """Returns a line with the source of a setting, its key and the text. The setting may be missing in this
-        layer.
+    def mistake(self, path: KeyPath, text: str) -> tuple[int, str]:
+        """Returns the line number of a setting, and a message with its source, its key and the text. The setting may be
+        missing in this layer.
         """
-        key = toml_path((*self.table, *path))
-        return ": ".join(filter(None, (self.place(path), key, text)))
-
-    def line(self, path: KeyPath) -> int:
-        return self.file.line((*self.table, *path)) if self.file else 0
+        key = (*self.table, *path)
+        line = self.file.line(key) if self.file else 0
+        return line, ": ".join(filter(None, (self.place(path), toml_path(key), text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ class MergedSettings:
         """Returns the line number of a setting, and a message with its source, its key and the text."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
-        return layer.line(own), layer.describe(own, text)
+        return layer.mistake(own, text)
 
 
 def merge(layers: Sequence[Layer]) -> MergedSettings:

@@ -13,7 +13,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from .catalogue import FAMILIES_FILE, catalogue_folder
 from .history_facts import check_history_rules
 from .layers import TomlFile
 from .search_path import user_folder
-from .tables import read_table, validation_error, validation_errors
+from .tables import as_list, read_table, validation_error, validation_errors
 
 _ROW = "\n[[families]]\n"
 _PREFIX = re.compile(r"^prefix = (.+)$", re.MULTILINE)
@@ -133,7 +133,7 @@ def _checked(file: TomlFile, at: int, row: Any) -> Family:
     place = file.place(("families", at))
     try:
         given = dict(row)
-        given["prefix"] = _listed(given.get("prefix", ()))
+        given["prefix"] = as_list(given.get("prefix", ()))
         if "place" in given or not given["prefix"] or not all(given["prefix"]):
             raise ConfigError(f"{place}: a row needs a non-empty prefix, and must not set place")
         family: Family = read_table(Family, given)
@@ -144,10 +144,6 @@ def _checked(file: TomlFile, at: int, row: Any) -> Family:
     return replace(family, prefix=tuple(bare_name(prefix) for prefix in family.prefix), place=place)
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 @cache
 def _index() -> _Index:
     text = (catalogue_folder() / FAMILIES_FILE).read_text("utf-8")
@@ -156,7 +152,7 @@ def _index() -> _Index:
     for body in bodies:
         if found := _PREFIX.search(body):
             row = _Row(body, line)
-            rows.update(dict.fromkeys(_listed(json.loads(found[1])), row))
+            rows.update(dict.fromkeys(as_list(json.loads(found[1])), row))
         line += body.count("\n") + 2
     tables = tomllib.loads("[hosts]" + head.partition("\n[hosts]")[2])
     return _Index(rows, tables["hosts"], tables["partners"])
@@ -165,7 +161,7 @@ def _index() -> _Index:
 @cache
 def _parsed(row: _Row) -> Family:
     values = tomllib.loads(row.text) | {"place": f"{FAMILIES_FILE}:{row.line}"}
-    values["prefix"] = _listed(values["prefix"])
+    values["prefix"] = as_list(values["prefix"])
     given: dict[str, Any] = {name: tuple(value) if name in _TUPLES else value for name, value in values.items()}
     return Family(**given)
 
@@ -203,19 +199,17 @@ def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
     """
     mistakes = []
     for index, table in enumerate(models):
-        try:
-            read_prices(table.prices)
-        except ValidationError as exc:
-            mistakes += [((index, "prices", *path), text) for path, text in validation_errors(exc)]
-        try:
-            check_history_rules(table.history or {})
-        except ValidationError as exc:
-            mistakes += [((index, "history", *path), text) for path, text in validation_errors(exc)]
-        try:
-            if adapter is not None:
-                read_quirks(adapter, table.quirks)
-        except ValidationError as exc:
-            mistakes += [((index, "quirks", *path), text) for path, text in validation_errors(exc)]
+        checks: dict[str, Callable[[], object]] = {
+            "prices": partial(read_prices, table.prices),
+            "history": partial(check_history_rules, table.history or {}),
+        }
+        if adapter is not None:
+            checks["quirks"] = partial(read_quirks, adapter, table.quirks)
+        for key, check in checks.items():
+            try:
+                check()
+            except ValidationError as exc:
+                mistakes += [((index, key, *path), text) for path, text in validation_errors(exc)]
     if mistakes:
         raise validation_error(mistakes)
 

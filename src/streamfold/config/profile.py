@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -38,6 +38,8 @@ from ..requests import (
     Family,
     ModelTable,
     Options,
+    Support,
+    TimeoutOptions,
     bare_name,
     header_name_problem,
     merge_facts,
@@ -74,12 +76,6 @@ from .tables import (
     validation_errors,
 )
 from .toml_positions import KeyPath, toml_path
-
-if TYPE_CHECKING:
-    from pydantic import SecretStr
-
-    from ..requests import Support, TimeoutOptions
-
 
 POSITIVE = Field(gt=0)
 
@@ -197,10 +193,6 @@ def _is_url(url: str) -> None:
         raise ValueError("must begin with http:// or https://")
 
 
-def _without_slash(url: str) -> str:
-    return url.rstrip("/")
-
-
 def _are_variables(names: tuple[str, ...]) -> None:
     if any(_PASTED_KEY.fullmatch(name) or not _VARIABLE.fullmatch(name) for name in names):
         raise ValueError("must be the name of an environment variable, not the key itself")
@@ -316,7 +308,8 @@ class Profile(Table):
         checked: the date on which a person last compared these settings with the documentation.
         evidence: the source of these settings: "recorded" (recorded responses of the endpoint), "documented" (the
             provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
-        untrusted_file: the path of the untrusted file that chooses the host, or None; see `without_environment`.
+        untrusted_file: the path of the untrusted file that chooses the host, or None. streamfold sends neither
+            environment variables nor cloud credentials to such a host.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
     `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never contain
@@ -348,7 +341,7 @@ class Profile(Table):
         BeforeValidator(normalized_url),
         validated_by(check_references),
         validated_by(_is_url),
-        AfterValidator(_without_slash),
+        AfterValidator(lambda url: url.rstrip("/")),
     ]
     api_key: Annotated[SecretStr, validated_by(lambda key: check_references(key.get_secret_value()))] | None = None
     api_key_env: Annotated[Names, validated_by(_are_variables)] = ()
@@ -463,7 +456,12 @@ class Profile(Table):
         `capabilities`, the user's families file, the catalogue's `families.toml`.
         """
         served = self.for_model(model)
-        family, history = served._facts_of(model), served._history_of(model or "", *served.families_of(model))
+        own, found = served.families_of(model)
+        name, providers = served.model_family or model or "", (served.name, served.profile)
+        history = history_facts(name, served.adapter, providers, served._host(), served.renders_templates)
+        for facts in (found, own, *(table for table in served.models if table.fits(model or ""))):
+            history |= facts.history or {}
+        family = served._facts_of(model)
         return family.over({"history": history}) if history else family
 
     def _facts_of(self, model: str | None) -> Family:
@@ -472,13 +470,6 @@ class Profile(Table):
         quirks = {adapter: {**found.quirks.get(adapter, {}), **table} for adapter, table in own.quirks.items()}
         known = {**own.known(), **can, **merge_facts(self.models, model or "")}
         return found.over({**known, "quirks": {**found.quirks, **quirks}} if quirks else known)
-
-    def _history_of(self, model: str, own: Family, found: Family) -> dict[str, Any]:
-        name, providers, host = self.model_family or model, (self.name, self.profile), self._host()
-        history = history_facts(name, self.adapter, providers, host, self.renders_templates)
-        for facts in (found, own, *(table for table in self.models if table.fits(model))):
-            history |= facts.history or {}
-        return history
 
     def families_of(self, model: str | None) -> tuple[Family, Family]:
         """Returns what the user's families file says about a model, and what the catalogue's `families.toml` says."""
@@ -560,15 +551,6 @@ class Profile(Table):
             return None
         other = _catalogue_profile(self.other_api)
         return other.adapter if kind in (other.hosted or ()) else None
-
-    def without_environment(self, file: str) -> Self:
-        """Marks the settings as untrusted. streamfold then sends neither environment variables nor cloud credentials to
-        the host.
-
-        Args:
-            file: the path of the untrusted file.
-        """
-        return self.model_copy(update={"untrusted_file": file})
 
     def references(self) -> dict[KeyPath, str]:
         """Returns the settings in which environment variables are replaced, by path. No other setting may contain

@@ -124,23 +124,19 @@ def read_file(looked_in: tuple[Location, ...]) -> TomlFile | None:
     """
     for place in looked_in:
         if place.exists:
-            content = _content(place)
+            try:
+                with place.path.open("rb") as opened:
+                    if place.is_found:
+                        _refuse_untrusted(place, os.fstat(opened.fileno()))
+                    content = opened.read()
+            except OSError as exc:
+                raise ConfigError(f"{place.path}: can't be read: {exc.strerror}") from exc
             file = TomlFile.parse(str(place.path), content)
             is_foreign = place.is_found and not is_trusted(place.path, content)
             return replace(file, is_foreign=True) if is_foreign else file
         if place.required:
             raise ConfigError(f"config file not found: {place.path} (from {place.origin})")
     return None
-
-
-def _content(place: Location) -> bytes:
-    try:
-        with place.path.open("rb") as file:
-            if place.is_found:
-                _refuse_untrusted(place, os.fstat(file.fileno()))
-            return file.read()
-    except OSError as exc:
-        raise ConfigError(f"{place.path}: can't be read: {exc.strerror}") from exc
 
 
 def _refuse_untrusted(place: Location, status: os.stat_result) -> None:

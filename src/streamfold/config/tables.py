@@ -53,11 +53,11 @@ _TEXTS = {
 }
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_list)]
 """A list of strings. A single string counts as a list with one item."""
 Flag = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
