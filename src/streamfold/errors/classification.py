@@ -144,7 +144,7 @@ def _option(found: Mapping[str, str], param: str | None) -> ErrorClassification:
         most = most - 1 if most.is_integer() else int(most * 100) / 100
     return ErrorClassification(
         "unsupported_option",
-        param=None if param is None else _underscored(param),
+        param=param and re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", param),
         instead=found.get("instead"),
         least=least,
         most=most,
@@ -190,20 +190,6 @@ def _members(body: Any) -> Iterator[tuple[str, Any]]:
 
 def _number(text: str | None) -> int | None:
     return None if text is None else int(re.sub(r"\D", "", text))
-
-
-def _underscored(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda found: f"_{found[1].lower()}", name)
-
-
-def is_transient(word: str) -> bool | None:
-    """Returns True if an error with this code or type is temporary, False if a retry can't help, or None if the word
-    isn't known.
-
-    Args:
-        word: the code or type, in lower case.
-    """
-    return True if word in _table()["transient"] else False if word in _table()["final"] else None
 
 
 @cache
@@ -321,8 +307,10 @@ class ErrorInfo:
         if self.retry is not None or self.meaning() is not None:
             return bool(self.retry)
         for word in self._words():
-            if (passes := is_transient(word)) is not None:
-                return passes
+            if word in _table()["transient"]:
+                return True
+            if word in _table()["final"]:
+                return False
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:

@@ -499,14 +499,13 @@ def _details(meaning: ErrorClassification | None) -> dict[str, Any]:
 
 def _by_status(info: ErrorInfo) -> type[APIStatusError]:
     status = info.status or 0
-    kind = _BY_STATUS.get(status, APIStatusError)
     if status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
         return AuthenticationError
-    if kind is APIStatusError and status >= 500:
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status >= 500:
         return ServerError
-    if kind is APIStatusError and 400 <= status < 500 and not info.retryable:
-        return BadRequestError
-    return kind
+    return BadRequestError if status >= 400 and not info.retryable else APIStatusError
 
 
 _BY_STATUS: dict[int, type[APIStatusError]] = {

@@ -147,12 +147,8 @@ class ChunkDetails(PydanticField):
             return not self.silent
         if not isinstance(other, ChunkDetails):
             return NotImplemented
-        return (self.call, self.item, self.hosted, self.refusal) == (
-            other.call,
-            other.item,
-            other.hosted,
-            other.refusal,
-        )
+        mine, theirs = ((each.call, each.item, each.hosted, each.refusal) for each in (self, other))
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -163,8 +163,9 @@ def image(source: Source, *, detail: Detail | None = None, media_type: str | Non
 def file(source: Source, *, name: str | None = None, media_type: str | None = None) -> FilePart:
     """Creates a document part from a URL, bytes or a file. Raises ConfigError if the file doesn't exist."""
     given = _given("file", source, media_type, "", name)
-    if name is None and "data" in given and (isinstance(source, Path) or _is_path(source)):
-        name = Path(str(source)).name
+    is_url = isinstance(source, str) and ("://" in source or source[:5].lower() == "data:")
+    if name is None and isinstance(source, str | Path) and not is_url:
+        name = Path(source).name
     return FilePart(**given, name=name)
 
 
@@ -175,10 +176,6 @@ def audio(source: str | bytes | Path, *, media_type: str | None = None) -> Audio
         ConfigError: the file doesn't exist, or the bytes aren't audio.
     """
     return AudioPart(**_given("audio", source, media_type, "audio/"))
-
-
-def _is_path(source: Source) -> bool:
-    return isinstance(source, str) and "://" not in source and source[:5].lower() != "data:"
 
 
 def _given(what: str, source: Any, media_type: str | None, expected: str, name: str | None = None) -> dict[str, Any]:

@@ -117,7 +117,11 @@ class Prices:
             upstream = None if more is None else _decimal(more) * unit
             total = _decimal(said) * unit + (upstream or 0)
             return Cost(total, self.currency, "provider", estimated=upstream is None, upstream=upstream)
-        prices = self._for(usage.input_tokens or 0)
+        prices = self
+        if tiers := [tier for tier in self.tiers if tier["above"] < (usage.input_tokens or 0)]:
+            changed: Any = dict(max(tiers, key=lambda tier: tier["above"]))
+            del changed["above"]
+            prices = replace(self, tiers=(), **changed)
         if prices.input is None or prices.output is None or usage.input_tokens is None or usage.output_tokens is None:
             return None
         read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
@@ -137,14 +141,6 @@ class Prices:
                 amount += tokens * _decimal(assumed if price is None else price) / _MILLION  # type: ignore[arg-type]
         estimated = estimated or has_other_models(usage.raw) or bool(self.tiers and unlisted_steps(usage.raw))
         return Cost(amount, self.currency, "prices", self.date, estimated)
-
-    def _for(self, tokens: int) -> Prices:
-        tiers = [tier for tier in self.tiers if tokens > tier["above"]]
-        if not tiers:
-            return self
-        highest = max(tiers, key=lambda tier: tier["above"])
-        changed: Any = {name: value for name, value in highest.items() if name != "above"}
-        return replace(self, tiers=(), **changed)
 
 
 _PRICES = ("input", "output", "cached_input", "cache_write", "cache_write_1h")
@@ -201,14 +197,13 @@ def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
     """Returns the model and the token counts of each step. The model is None if the step used the requested model."""
-    return [(str_or_none(step.get("model")), _step_usage(step)) for step in unlisted_steps(usage.raw)]
-
-
-def _step_usage(step: Mapping[str, Any]) -> Usage:
-    read, written = (count_or_zero(step, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
-    plain, output = count_or_none(step, "input_tokens"), count_or_none(step, "output_tokens")
-    whole = None if plain is None or read is None or written is None else plain + read + written
-    return Usage(whole, output, None, read, None, written, raw=step)
+    found = []
+    for step in unlisted_steps(usage.raw):
+        read, written = (count_or_zero(step, f"cache_{kind}_input_tokens") for kind in ("read", "creation"))
+        plain, output = count_or_none(step, "input_tokens"), count_or_none(step, "output_tokens")
+        whole = None if plain is None or read is None or written is None else plain + read + written
+        found.append((str_or_none(step.get("model")), Usage(whole, output, None, read, None, written, raw=step)))
+    return found
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:

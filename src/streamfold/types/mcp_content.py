@@ -7,14 +7,13 @@ and in snake case in version 2. See https://modelcontextprotocol.io/specificatio
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .content import AudioPart, ContentPart, FilePart, ImagePart
+from .media_types import from_base64
 
 
 def mcp_member(value: Any, *names: str) -> Any:
@@ -85,8 +84,8 @@ def mcp_resource(contents: Any) -> str | ContentPart:
 
 def _media(data: Any, media_type: str, name: str | None) -> str | ContentPart:
     try:
-        content = base64.b64decode(data, validate=True)
-    except (binascii.Error, TypeError, ValueError):
+        content = from_base64(data)
+    except (TypeError, ValueError):
         return f"(content of the type {media_type}, which is not base64)"
     if media_type.startswith("image/"):
         return ImagePart(content, media_type=media_type)

@@ -100,7 +100,16 @@ class Message:
                     f"the tool calls of a message must be ToolCalls, not {type(call).__name__}: {call!r:.80}"
                 )
         if self.tools != ():
-            object.__setattr__(self, "tools", _added_tools(self.tools, self.role))
+            if self.role not in INSTRUCTION_ROLES:
+                raise ConfigError(
+                    f"only system and developer messages can add tools, and the role of this message is {self.role!r}"
+                )
+            object.__setattr__(self, "tools", as_tools(self.tools))
+            for tool in self.tools:
+                if tool.kind != "function" and not isinstance(tool.hosted, HostedTool):
+                    raise ConfigError(
+                        f"the tools of a message must be functions or HostedTool(...): {tool.name!r} is neither"
+                    )
 
     @property
     def text(self) -> str:
@@ -147,8 +156,8 @@ class Message:
         if not isinstance(data, Mapping):
             raise ConfigError(f"{where} must be an object, not {type(data).__name__}")
         _check(data, _MEMBERS, where)
-        if (role := data.get("role")) not in get_args(Role):
-            raise ConfigError(f"{where}.role must be one of {', '.join(get_args(Role))}, not {role!r}")
+        if (role := data.get("role")) not in _ROLES:
+            raise ConfigError(f"{where}.role must be one of {', '.join(_ROLES)}, not {role!r}")
         content, calls = data.get("content"), data.get("tool_calls", [])
         if isinstance(content, list):
             content = tuple(read_part(part, f"{where}.content[{at}]") for at, part in enumerate(content))
@@ -210,7 +219,7 @@ def _schema() -> dict[str, Any]:
         "additionalProperties": False,
     }
     members: dict[str, Any] = {name: {"type": _TYPES[kinds[0]]} for name, kinds in _MEMBERS.items()}
-    members["role"] = {"enum": list(get_args(Role))}
+    members["role"] = {"enum": list(_ROLES)}
     members["content"] = {"anyOf": [{"type": "string"}, {"type": "array", "items": parts}]}
     members["tool_calls"] = {"type": "array", "items": call}
     members["cache"] = {"enum": [False, True, "5m", "1h"]}
@@ -294,17 +303,18 @@ def tool_result(
         )
     checks = [dict(check) for check in (call.pending_safety_checks if acknowledge is True else acknowledge or ())]
     extras = {"acknowledged_safety_checks": checks} if checks else {}
+    made: str | tuple[Part, ...]
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, _PARTS) for part in parts) and all(isinstance(part, (str, *_PARTS)) for part in parts):
         made = _as_parts(parts, "tool_result()")
-        return Message("tool", made, tool_call_id=call.id, error=error, cache=cache, extras=extras)
-    if isinstance(content, str):
-        return Message("tool", content, tool_call_id=call.id, error=error, cache=cache, extras=extras)
-    try:
-        text = json.dumps(content, ensure_ascii=False)
-    except (TypeError, ValueError) as exc:
-        raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
-    return Message("tool", text, tool_call_id=call.id, error=error, cache=cache, extras=extras)
+    elif isinstance(content, str):
+        made = content
+    else:
+        try:
+            made = json.dumps(content, ensure_ascii=False)
+        except (TypeError, ValueError) as exc:
+            raise ConfigError(f"the result of {call.name!r} is neither text, nor parts, nor JSON data: {exc}") from exc
+    return Message("tool", made, tool_call_id=call.id, error=error, cache=cache, extras=extras)
 
 
 def tool_result_content(message: Message) -> Content:
@@ -337,16 +347,6 @@ def _as_parts(given: Any, where: str) -> tuple[Part, ...]:
                 " bytes, call image(), file() or audio()"
             )
     return tuple(TextPart(part) if isinstance(part, str) else part for part in given)
-
-
-def _added_tools(given: Iterable[ToolLike], role: str) -> tuple[Tool, ...]:
-    if role not in INSTRUCTION_ROLES:
-        raise ConfigError(f"only system and developer messages can add tools, and the role of this message is {role!r}")
-    tools = as_tools(given)
-    for tool in tools:
-        if tool.kind != "function" and not isinstance(tool.hosted, HostedTool):
-            raise ConfigError(f"the tools of a message must be functions or HostedTool(...): {tool.name!r} is neither")
-    return tools
 
 
 def _write_tool(tool: Tool) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from typing import (
 )
 
 from ..errors import ConfigError
+from .schema_validation import without_null
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -223,7 +224,10 @@ def read_as(form: type[T], value: Any) -> T:
     try:
         return cast("T", output.validate_json(json.dumps(value)))
     except ValidationError as exc:
-        without = _without_nulls(value, exc)
+        without = value
+        for problem in exc.errors(include_url=False):
+            if problem["input"] is None:  # the path also has the names of a union's alternatives
+                without = without_null(without, problem["loc"])
         if without is value:
             raise
         try:
@@ -239,26 +243,3 @@ def describe_problems(exc: ValidationError, whole: str) -> str:
         f"{'.'.join(map(str, problem['loc'])) or whole}: {problem['msg']}"
         for problem in exc.errors(include_url=False, include_context=False, include_input=False)
     )
-
-
-def _without_nulls(value: Any, exc: ValidationError) -> Any:
-    for problem in exc.errors(include_url=False):
-        if problem["input"] is None:
-            value = _without(value, problem["loc"])
-    return value
-
-
-def _without(value: Any, path: tuple[int | str, ...]) -> Any:
-    # In a union, the names of the alternatives are part of the path.
-    if not path:
-        return value
-    first, rest = path[0], path[1:]
-    if isinstance(value, Mapping) and first in value:
-        if value[first] is None:
-            return {name: inner for name, inner in value.items() if name != first}
-        changed = _without(value[first], rest)
-        return value if changed is value[first] else {**value, first: changed}
-    if isinstance(value, list) and isinstance(first, int) and first < len(value):
-        changed = _without(value[first], rest)
-        return value if changed is value[first] else [*value[:first], changed, *value[first + 1 :]]
-    return _without(value, rest)  # the name of an alternative on the way

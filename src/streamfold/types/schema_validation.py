@@ -64,7 +64,7 @@ def read_by_schema(value: Any, schema: Any) -> tuple[Any, list[SchemaProblem]]:
     if nulls := [problem.path for problem in problems if problem.value is None and problem.path]:
         without = value
         for path in nulls:
-            without = _without(without, path)
+            without = without_null(without, path)
         if not schema_problems(without, schema):
             return without, []
     return value, problems
@@ -136,7 +136,10 @@ class _Validation:
             yield SchemaProblem(path, f"must be one of {', '.join(map(repr, listed))}", value)
         yield from self._combined(value, schema, path, refs)
         if isinstance(value, str):
-            yield from _of_text(value, schema, path)
+            yield from _of_size(len(value), schema, path, value, "Length", "characters")
+            pattern = schema.get("pattern")
+            if isinstance(pattern, str) and (compiled := _compiled(pattern)) and not compiled.search(value):
+                yield SchemaProblem(path, f"must match the pattern {pattern}", value)
         elif _is_number(value):
             yield from _of_number(value, schema, path)
         elif isinstance(value, list):
@@ -152,15 +155,11 @@ class _Validation:
     ) -> Iterator[SchemaProblem]:
         for inner in _schemas(schema, "allOf"):
             yield from self.problems(value, inner, path, refs)
-        if choices := _schemas(schema, "anyOf"):
-            refused = [list(self.problems(value, inner, path, refs)) for inner in choices]
-            if all(refused):  # the choice that is the nearest says why
+        for keyword in ("anyOf", "oneOf"):
+            refused = [list(self.problems(value, inner, path, refs)) for inner in _schemas(schema, keyword)]
+            if refused and all(refused):  # the choice that is the nearest says why
                 yield from min(refused, key=lambda problems: (-max(len(each.path) for each in problems), len(problems)))
-        if choices := _schemas(schema, "oneOf"):
-            refused = [list(self.problems(value, inner, path, refs)) for inner in choices]
-            if all(refused):
-                yield from min(refused, key=lambda problems: (-max(len(each.path) for each in problems), len(problems)))
-            elif sum(not problems for problems in refused) > 1:
+            elif keyword == "oneOf" and sum(not problems for problems in refused) > 1:
                 yield SchemaProblem(path, "matches more than one schema in `oneOf`, but must match exactly one", value)
         if "not" in schema and self._fits(value, schema["not"], path, refs):
             yield SchemaProblem(path, "matches the schema of `not`", value)
@@ -261,12 +260,6 @@ def _of_size(
         yield SchemaProblem(path, f"must have at most {most} {what}", value)
 
 
-def _of_text(value: str, schema: Mapping[str, Any], path: Path) -> Iterator[SchemaProblem]:
-    yield from _of_size(len(value), schema, path, value, "Length", "characters")
-    if isinstance(text := schema.get("pattern"), str) and (pattern := _compiled(text)) and not pattern.search(value):
-        yield SchemaProblem(path, f"must match the pattern {text}", value)
-
-
 @lru_cache(256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     try:
@@ -289,25 +282,27 @@ def _of_number(value: float, schema: Mapping[str, Any], path: Path) -> Iterator[
         if _is_number(bound) and not holds(value, bound):
             yield SchemaProblem(path, f"must be {words} {bound}", value)
     step = schema.get("multipleOf")
-    if _is_number(step) and step > 0 and not _is_multiple(value, step):
-        yield SchemaProblem(path, f"must be a multiple of {step}", value)
+    if _is_number(step) and step > 0:
+        # By what is written: 0.3 is a multiple of 0.1.
+        written, unit = (Fraction(each if isinstance(each, int) else repr(each)) for each in (value, step))
+        if written % unit:
+            yield SchemaProblem(path, f"must be a multiple of {step}", value)
 
 
-def _is_multiple(value: float, step: float) -> bool:
-    # By what is written: 0.3 is a multiple of 0.1.
-    written, unit = (Fraction(each) if isinstance(each, int) else Fraction(repr(each)) for each in (value, step))
-    return written % unit == 0
-
-
-def _without(value: Any, path: Path) -> Any:
+def without_null(value: Any, path: Path) -> Any:
+    """Returns a JSON value without the null at a path. Parts of the path that aren't in the value are skipped."""
+    if not path:
+        return value
     first, rest = path[0], path[1:]
     if isinstance(value, Mapping) and first in value:
-        if not rest:
+        if value[first] is None:
             return {name: inner for name, inner in value.items() if name != first}
-        return {**value, first: _without(value[first], rest)}
-    if isinstance(value, list) and isinstance(first, int) and first < len(value) and rest:
-        return [*value[:first], _without(value[first], rest), *value[first + 1 :]]
-    return value
+        changed = without_null(value[first], rest)
+        return value if changed is value[first] else {**value, first: changed}
+    if isinstance(value, list) and isinstance(first, int) and first < len(value):
+        changed = without_null(value[first], rest)
+        return value if changed is value[first] else [*value[:first], changed, *value[first + 1 :]]
+    return without_null(value, rest)
 
 
 # --- JSON texts in place of objects and lists -------------------------------------------------------------------------
