@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -138,10 +138,5 @@ def _json(value: Any) -> str:
 def _words(result: ParsedText | Exception) -> str:
     if isinstance(result, Exception):
         return f"{type(result).__name__}: {result}"
-    calls: Sequence[Any] = result.calls
-    return _json({"content": result.content, "calls": [[name, _parsed_or_text(text)] for name, text in calls]})
-
-
-def _parsed_or_text(arguments: str) -> Any:
-    parsed = _parsed(arguments)
-    return arguments if isinstance(parsed, tuple) else parsed
+    calls = [[name, text if isinstance(_parsed(text), tuple) else _parsed(text)] for name, text in result.calls]
+    return _json({"content": result.content, "calls": calls})

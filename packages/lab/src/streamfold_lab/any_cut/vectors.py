@@ -43,20 +43,16 @@ class Vector(BaseModel):
 
     def declared(self) -> list[dict[str, Any]]:
         """Returns the declared tools in the format of Chat Completions."""
-        return [
-            {
-                "type": "function",
-                "function": {"name": name, "description": f"The tool {name}.", "parameters": self._schema(name)},
-            }
-            for name in self.tools
-        ]
-
-    def _schema(self, tool: str) -> dict[str, Any]:
-        types = dict(self.schemas.get(tool, {}))
-        for call in self.calls if not types else ():
-            if call.name == tool:
-                types |= {name: _type_of(value) for name, value in call.arguments.items() if value is not None}
-        return {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+        declared = []
+        for tool in self.tools:
+            types = dict(self.schemas.get(tool, {}))
+            for call in self.calls if not types else ():
+                if call.name == tool:
+                    types |= {name: _type_of(value) for name, value in call.arguments.items() if value is not None}
+            schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+            function = {"name": tool, "description": f"The tool {tool}.", "parameters": schema}
+            declared.append({"type": "function", "function": function})
+        return declared
 
 
 def _type_of(value: Any) -> str:

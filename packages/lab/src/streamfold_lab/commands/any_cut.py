@@ -4,6 +4,7 @@ split.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -57,8 +58,7 @@ def any_cut(
     """
     with reported_errors():
         if target.startswith(("http://", "https://")):
-            differs = anyio.run(_examine, target, model, api_key_env, repeats, config)
-            if differs:
+            if anyio.run(_examine, target, model, api_key_env, repeats, config):
                 raise typer.Exit(UNFAITHFUL)
             return
         if vectors is None:
@@ -66,7 +66,10 @@ def any_cut(
         texts = load_vectors(vectors)
         failures = check_parser(as_piece_parser(find_parser(target)), texts, cut_tokens=cut_tokens)
         if report:
-            versions = [_version_of(target.partition(".")[0].partition(":")[0]), f"streamfold-lab {__version__}"]
+            package = target.partition(".")[0].partition(":")[0]
+            with suppress(PackageNotFoundError):
+                package = f"{package} {version(package)}"
+            versions = [package, f"streamfold-lab {__version__}"]
             report.write_text(as_markdown(target, versions, failures, len(texts)), "utf-8")
     if failures:
         print_rows(console(), ("text", "fails", "cuts", "expected", "found"), [_row(failure) for failure in failures])
@@ -84,13 +87,6 @@ def _row(failure: Failure) -> list[Text]:
     return [Text(escape_control_characters(cell if len(cell) < 120 else f"{cell[:117]}...")) for cell in cells]
 
 
-def _version_of(package: str) -> str:
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return package
-
-
 async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
     """Sends the same requests with and without streaming, and prints the findings. Returns whether the responses
     differ.
@@ -100,8 +96,7 @@ async def _examine(target: str, model: str | None, key: str | None, repeats: int
     for profile in await find_apis(read_target(target, config, model=model, api_key_env=key), AUTO):
         card, _ = await Doctor(probes=probes, repeats=repeats).run(profile)
         for finding in card.findings:
-            bad = finding.verdict in ("unfaithful", "fault")
-            differs = differs or bad
+            differs = differs or finding.verdict in ("unfaithful", "fault")
             tally = f" ({finding.tally})" if finding.tally else ""
             saw = escape_control_characters(finding.saw)
             print_status(f"{profile.adapter} {finding.probe}: {finding.verdict}: {saw}{tally}")

@@ -5,7 +5,6 @@ recordings.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
@@ -139,7 +138,9 @@ def doctor(
         if dry_run:
             _plan(profile if api == AUTO else profile.model_copy(update={"adapter": api}), bounds, seed, as_json)
             return
-        other = None if reference is None else _reference(reference, config, profile)
+        other = None if reference is None else read_target(reference, config)
+        if other and not other.model:
+            other = other.model_copy(update={"model": profile.model})
         repeats = _REPEATS if thorough else 0
         examiner = Doctor(bounds, repeats=repeats, seed=seed, reference=other, folder=record)
         cards = anyio.run(_examine, examiner, profile, api, not as_json)
@@ -155,14 +156,6 @@ def doctor(
         raise typer.Exit(UNFAITHFUL)
     if any(card.with_verdict("fault") for card, _ in cards):
         raise typer.Exit(FAULTY)
-
-
-def _reference(target: str, config: Path | None, examined: Profile) -> Profile:
-    """Returns the profile that `--reference` names. If this profile has no model, it gets the model of the tested
-    server.
-    """
-    other = read_target(target, config)
-    return other if other.model else other.model_copy(update={"model": examined.model})
 
 
 async def _examine(examiner: Doctor, profile: Profile, api: str, show: bool) -> list[tuple[ReportCard, Profile]]:
@@ -193,13 +186,8 @@ def _print_card(card: ReportCard) -> None:
 
 def _row(finding: Finding) -> list[Text]:
     saw = f"{finding.saw} ({finding.tally})" if finding.tally else finding.saw
-    verdict = Text(finding.verdict, _STYLES[finding.verdict])
-    return [
-        Text(finding.question),
-        verdict,
-        Text(escape_control_characters(saw)),
-        Text(escape_control_characters(finding.does)),
-    ]
+    observed, effect = (Text(escape_control_characters(text)) for text in (saw, finding.does))
+    return [Text(finding.question), Text(finding.verdict, _STYLES[finding.verdict]), observed, effect]
 
 
 def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
@@ -218,17 +206,10 @@ def _plan(profile: Profile, bounds: Budget, seed: int, as_json: bool) -> None:
         print_status(f"    {text if len(text) <= _LONGEST_BODY else text[:_LONGEST_BODY] + '...'}")
     costs = [each.written.cost for each in planned if each.written.cost is not None]
     total = sum(costs[1:], costs[0]) if costs else None
-    read, written = (
-        sum(each.written.input_tokens for each in planned),
-        sum(each.written.output_tokens for each in planned),
-    )
+    read = sum(each.written.input_tokens for each in planned)
+    written = sum(each.written.output_tokens for each in planned)
     if as_json:
-        size: dict[str, Any] = {
-            "requests": len(planned),
-            "input_tokens": read,
-            "output_tokens": written,
-            "max_cost": _amount(total),
-        }
+        size = {"requests": len(planned), "input_tokens": read, "output_tokens": written, "max_cost": _amount(total)}
         print_json({"planned": size, "limits": {**asdict(bounds), "cost": f"{bounds.cost:f}"}})
         return
     price = f"at most {total.amount:.4f} {total.currency}" if total else "the model's price is unknown"
@@ -251,23 +232,17 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     elif not changes:
         print_status("no finding has changed")
     else:
-        print_rows(console(), ("api", "question", "before", "after"), [_change_row(change) for change in changes])
+        rows = []
+        for change in changes:
+            sides = [f"{side.verdict}: {side.saw}" if side else "not tested" for side in (change.before, change.after)]
+            cells = [change.adapter, change.question, *map(escape_control_characters, sides)]
+            rows.append([*map(Text, cells)])
+        print_rows(console(), ("api", "question", "before", "after"), rows)
     if changes:
         raise typer.Exit(1)
 
 
 def _change(change: Change) -> dict[str, Any]:
-    sides = {name: side and {"verdict": side.verdict, "saw": side.saw} for name, side in _sides(change)}
-    return {"adapter": change.adapter, "probe": change.probe, **sides}
-
-
-def _sides(change: Change) -> Sequence[tuple[str, Finding | None]]:
-    return (("before", change.before), ("after", change.after))
-
-
-def _change_row(change: Change) -> list[Text]:
-    cells = [
-        Text(escape_control_characters(f"{side.verdict}: {side.saw}") if side else "not tested")
-        for _, side in _sides(change)
-    ]
-    return [Text(change.adapter), Text(change.question), *cells]
+    sides = {"before": change.before, "after": change.after}
+    shown = {name: side and {"verdict": side.verdict, "saw": side.saw} for name, side in sides.items()}
+    return {"adapter": change.adapter, "probe": change.probe, **shown}

@@ -29,9 +29,8 @@ _JOINED = ("reasoning", "text", "refusal", "call")
 
 def print_inspection(target: Console, made: Inspection, *, every: bool = False) -> None:
     """Prints a stream event by event, and the resulting reply. With `every`, each text fragment gets its own row."""
-    target.print(
-        Text.assemble((escape_control_characters(made.name), "bold"), (f"  {' · '.join(stream_words(made))}", "dim"))
-    )
+    facts = (f"  {' · '.join(stream_words(made))}", "dim")
+    target.print(Text.assemble((escape_control_characters(made.name), "bold"), facts))
     for name in ("origin", "request", "notes"):
         if text := made.about.get(name):
             target.print(Text(f"  {escape_control_characters(text)}", "dim"), soft_wrap=True)
@@ -56,14 +55,12 @@ def _events_table(made: Inspection, every: bool) -> Table:
     table.add_column("why", overflow="fold", ratio=2, style="dim")
     for events, lines in _runs(list(zip(made.events, steps(made), strict=True)), every):
         for number, step in enumerate(lines):
-            times = _times(events) if number == 0 else ["", ""]
+            head = [_numbers(events), *_times(events)] if number == 0 else ["", "", ""]
             style = _STYLES[step.lane]
             part = step.lane if step.call is None else f"call {step.call}"
-            what = Text(
-                escape_control_characters(_cut(step)), style if step.lane in ("warning", "error", "stream") else ""
-            )
-            row = [Text(_numbers(events) if number == 0 else ""), *(map(Text, times) if timed else ())]
-            table.add_row(*row, Text(part, style), what, Text(escape_control_characters(step.why)))
+            what, why = (Text(escape_control_characters(text)) for text in (_cut(step), step.why))
+            what.style = style if step.lane in ("warning", "error", "stream") else ""
+            table.add_row(*map(Text, head if timed else head[:1]), Text(part, style), what, why)
     return table
 
 
@@ -119,10 +116,8 @@ def _print_outcome(target: Console, made: Inspection) -> None:
         if text:
             table.add_row(Text(name, _STYLES[name]), Text(escape_control_characters(text)))
     for call in reply.tool_calls:
-        shown = Text.assemble(
-            (escape_control_characters(call.name), "bold"), f" {escape_control_characters(call.raw_arguments) or '{}'}"
-        )
-        shown.append(f"  {escape_control_characters(call.id)}", "dim")
+        name, arguments, call_id = map(escape_control_characters, (call.name, call.raw_arguments, call.id))
+        shown = Text.assemble((name, "bold"), f" {arguments or '{}'}", (f"  {call_id}", "dim"))
         table.add_row(Text("tool call", _STYLES["call"]), shown)
     if not reply.tool_calls:
         for traced in made.calls:
@@ -133,9 +128,8 @@ def _print_outcome(target: Console, made: Inspection) -> None:
     for warning in made.warnings:
         number = made.events[warning.event].number
         where = f"event {number}" if number else "at the end"
-        table.add_row(
-            Text("warning", "yellow"), Text(f"{warning.code}: {escape_control_characters(warning.detail)} ({where})")
-        )
+        said = f"{warning.code}: {escape_control_characters(warning.detail)} ({where})"
+        table.add_row(Text("warning", "yellow"), Text(said))
     target.print(table)
     if failed:
         retry = " The same request may succeed later." if failed.retryable else ""
@@ -149,12 +143,8 @@ def _print_outcome(target: Console, made: Inspection) -> None:
 
 def print_comparison(target: Console, made: Comparison) -> None:
     """Prints whether two streams result in the same reply, and the first event that differs."""
-    target.print(
-        Text.assemble(
-            ("A ", "bold"), escape_control_characters(made.a), ("   B ", "bold"), escape_control_characters(made.b)
-        ),
-        soft_wrap=True,
-    )
+    a, b = map(escape_control_characters, (made.a, made.b))
+    target.print(Text.assemble(("A ", "bold"), a, ("   B ", "bold"), b), soft_wrap=True)
     target.print()
     print_rows(target, ("answer", "", "A", "B"), list(_verdicts(made)))
     target.print()
@@ -164,11 +154,10 @@ def print_comparison(target: Console, made: Comparison) -> None:
             shown = Text("(no more)", "dim") if side is None else Text(_shortened(side))
             target.print(Text.assemble((f"  {name} ", "bold"), shown), soft_wrap=True)
         target.print()
-    target.print(
-        Text(
-            "the replies are the same" if made.same else "the replies differ", "bold green" if made.same else "bold red"
-        )
-    )
+    if made.same:
+        target.print(Text("the replies are the same", "bold green"))
+    else:
+        target.print(Text("the replies differ", "bold red"))
 
 
 def _verdicts(made: Comparison) -> Iterator[list[Text]]:

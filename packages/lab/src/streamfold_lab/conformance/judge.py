@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamfold.types import Profile
@@ -82,16 +82,13 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
     violations: list[Violation] = []
     answers = 0
     for stream in streams:
-        if (stream.status >= 400) == rule.errors and _is_about(rule, stream):
+        # A rule for streams doesn't apply to a stream that ends with an error.
+        complete = rule.errors or stream.seen.fine
+        if (stream.status >= 400) == rule.errors and complete and rule.about(stream):
             answers += 1
             asked = f"{stream.seen.probe}/{stream.seen.ask}"
-            violations += [Violation(rule.name, stream.seen.number, asked, what) for what in rule.check(stream)]
+            violations += [Violation(stream.seen.number, asked, what) for what in rule.check(stream)]
     return RuleResult(rule, answers, tuple(violations))
-
-
-def _is_about(rule: Rule, stream: Stream) -> bool:
-    """Returns whether a rule applies to a response. No rule applies to a stream that ends with an error."""
-    return (rule.errors or stream.seen.fine) and bool(rule.about(stream))
 
 
 def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
@@ -114,7 +111,7 @@ def _ruling(ruling: ConformanceReport) -> dict[str, Any]:
                 "text": each.rule.text,
                 "link": each.rule.link,
                 "answers": each.answers,
-                "violations": [{"answer": v.answer, "asked": v.asked, "what": v.what} for v in each.violations],
+                "violations": [asdict(violation) for violation in each.violations],
             }
             for each in ruling.judged
         ],

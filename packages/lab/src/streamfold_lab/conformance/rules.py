@@ -87,7 +87,6 @@ class Violation:
         what: a description of the violation.
     """
 
-    rule: str
     answer: int
     asked: str
     what: str
