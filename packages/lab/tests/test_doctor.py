@@ -30,6 +30,7 @@ from streamfold_lab.doctor import (
     compare_cards,
     find_apis,
     plan,
+    render_card,
     sending,
     write_profile,
 )
@@ -112,6 +113,12 @@ def quirks(*names: str) -> ChatQuirks:
 
 
 SEED = 7  # of the values in prompts
+
+
+def card_data(page: str) -> dict[str, Any]:
+    """Returns what a report card has in its data block."""
+    data: dict[str, Any] = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    return data
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +274,17 @@ def test_a_refused_key_ends_the_examination(adapter: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_card_shows_the_responses_of_findings_alone() -> None:
+    """What is as documented has the number of its responses, a finding up to three of them, and each is there once."""
+    page = card_data(render_card([examine(Patient(quirks=quirks("stream_usage")))]))
+    findings = {finding["probe"]: finding for finding in page["cards"][0]["findings"]}
+    assert (findings["answers"]["answers"], findings["answers"]["count"]) == ([], 2)
+    assert (len(findings["stream_usage"]["answers"]), findings["stream_usage"]["count"]) == (3, 4)
+    opened = {number for finding in findings.values() for number in finding["answers"]}
+    assert [answer["number"] for answer in page["answers"]] == sorted(opened)
+    assert all((answer["stream"] is None) == (answer["body"] is not None) for answer in page["answers"])
+
+
 def test_cards_can_be_read_and_compared(clean: ReportCard) -> None:
     """A card survives JSON, is equal to itself, and tells what another version of the server does differently."""
     (read,) = cards_from(cards_to_dict([clean]))

@@ -59,15 +59,22 @@ def test_a_finding_opens_its_stream_in_the_inspector(browser: Browser, card: str
 def test_a_refused_request_shows_the_answer(browser: Browser, card: str):
     """What is no stream is shown as text."""
     browser.open(card)
-    browser.click("[data-probe=malformed] .answers button")
+    browser.all("[data-probe=stream_usage] .answers button")[1].click()
     browser.all("#viewer-choice button")[1].click()
-    assert "messages must be a list" in browser.said("#text")
+    assert "unknown parameter: stream_options" in browser.said("#text")
+
+
+def test_other_responses_are_counted(browser: Browser, card: str):
+    """Behind a finding as documented is only a number, and behind the buttons of another one the number of the rest."""
+    browser.open(card)
+    assert browser.said("[data-probe=answers] .answers") == "2 responses"
+    assert browser.said("[data-probe=stream_usage] .others") == "and 1 more"
 
 
 def test_hostile_text_stays_text(browser: Browser):
     """Whatever a server writes runs nowhere, neither in the card nor in the inspector."""
     browser.open(page(Patient(echo=HOSTILE)))
-    browser.click("[data-probe=answers] .answers button")
+    browser.click("[data-probe=reasoning] .answers button")
     browser.driver.switch_to.frame(browser.find("#stream"))
     WebDriverWait(browser.driver, 10).until(lambda _: browser.said("#outcome"))
     assert not browser.run("return 'owned' in window")

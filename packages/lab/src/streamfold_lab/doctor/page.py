@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
@@ -12,9 +12,10 @@ from streamfold.types import Profile
 
 from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text
-from .values import VERDICTS, Finding, ProbeResponse, ReportCard
+from .values import VERDICTS, Finding, ProbeResponse, ReportCard, Verdict
 
-_PER_FINDING = 3  # answers that a finding can open; one that is as documented, a single one
+# How many responses a finding can open; the page tells only the number of the others.
+_OPENED: Mapping[Verdict, int] = {"set": 3, "handled": 3, "fault": 3, "unfaithful": 3, "unclear": 1, "no": 1}
 _LONGEST_BODY = 20_000  # characters of a body that is no stream
 
 
@@ -55,7 +56,9 @@ def _card(card: ReportCard, profile: Profile) -> dict[str, Any]:
     counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     facts = [card.model, card.server, f"{card.requests} requests in {card.seconds:.1f} s", words]
-    findings = [{**asdict(finding), "answers": _shown(finding)} for finding in card.findings]
+    findings = [
+        {**asdict(finding), "answers": _opened(finding), "count": len(finding.answers)} for finding in card.findings
+    ]
     return {
         "adapter": card.adapter,
         "facts": " · ".join(filter(None, facts)),
@@ -64,28 +67,24 @@ def _card(card: ReportCard, profile: Profile) -> dict[str, Any]:
     }
 
 
-def _shown(finding: Finding) -> tuple[int, ...]:
-    return finding.answers[: 1 if finding.verdict == "ok" else _PER_FINDING]
+def _opened(finding: Finding) -> tuple[int, ...]:
+    return finding.answers[: _OPENED.get(finding.verdict, 0)]
 
 
 def _answers(number: int, card: ReportCard) -> Iterator[dict[str, Any]]:
     """Yields the responses that the page must contain, because a finding links to them."""
-    wanted = {answer for finding in card.findings for answer in _shown(finding)}
+    wanted = {answer for finding in card.findings for answer in _opened(finding)}
     for seen in card.answers:
         if seen.number in wanted:
+            sent = seen.recording.sent if seen.recording else None
             yield {
                 "card": number,
                 "number": seen.number,
                 "name": f"{seen.probe}/{seen.ask}: {seen.way}",
-                "request": _request(seen),
+                "request": f"{sent.method} {sent.path}\n\n{sent.body}" if sent else "there was no response",
                 "stream": json.loads(page_data(seen.inspection)) if seen.inspection else None,
-                "body": _body(seen),
+                "body": None if seen.inspection else _body(seen),
             }
-
-
-def _request(seen: ProbeResponse) -> str:
-    sent = seen.recording.sent if seen.recording else None
-    return f"{sent.method} {sent.path}\n\n{sent.body}" if sent else "there was no response"
 
 
 def _body(seen: ProbeResponse) -> str:

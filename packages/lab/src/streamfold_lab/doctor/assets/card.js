@@ -55,6 +55,9 @@ function row(finding, card) {
     button.title = `Open answer ${number}: ${answer.name}`;
     button.addEventListener("click", () => open(answer));
   }
+  const others = finding.count - finding.answers.length;
+  const responses = others === 1 ? "1 response" : `${others} responses`;
+  if (others) list.append(element("span", "others", finding.answers.length ? `and ${others} more` : responses));
   return made;
 }
 
