@@ -172,6 +172,13 @@ def test_damaged_streams_are_explained_too(name: str):
                 "index 1 is new: opens call 3 (h)",
             ],
         ),
+        (
+            [entry(None, "a", "f", "{}"), entry(None, "a", "g", "{}")],
+            [
+                "no call is open: opens call 0 (f)",
+                "id 'a' belongs to call 0 (f), but the name is 'g': opens call 1 (g)",
+            ],
+        ),
         ([entry(0, "a", "f"), entry(0)], ["no call is open: opens call 0 (f)", "an empty entry"]),
     ],
 )

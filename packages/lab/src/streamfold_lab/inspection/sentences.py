@@ -4,7 +4,7 @@ sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from streamfold import HostedPart, Usage
 from streamfold.adapters import (
@@ -34,7 +34,7 @@ from streamfold.adapters import (
     Warn,
     str_or_none,
 )
-from streamfold.engine import CallMatch, IncomingCall
+from streamfold.engine import CallMatch, MatchRule
 
 from .values import Inspection
 
@@ -59,50 +59,46 @@ def called(number: int, name: str) -> str:
     return f"call {number} ({name if name.isprintable() else repr(name)})" if name else f"call {number}"
 
 
+_PLACEMENTS: Mapping[MatchRule, str] = {
+    "item": "item {item} is known: continues {here}",
+    "index": "index {index} is in use: continues {here}",
+    "changed_id": "index {index} is in use, the id differs, but no new call begins: continues {here}",
+    "id": "id {id} is known: continues {here}",
+    "last": "{unknown}: the last call continues, {here}",
+    "turn": "{unknown}, no name: arguments for {here}, the next tool call without arguments",
+    "first": "no call is open: opens {here}",
+    "index_taken": "index {index} belongs to {there}, but {news}: opens {here}",
+    "id_taken": "id {id} belongs to {there}, but {news}: opens {here}",
+    "another": "no index, and {news}: opens {here}",
+    "new_index": "index {index} is new: opens {here}",
+    "new_item": "item {item} is new: opens {here}",
+    "listed_id": "{list}: id {id} belongs to {here}",
+    "listed_item": "{list}: item {item} belongs to {here}",
+    "listed_index": "{list}: the id is unknown, but the position and name are those of {here}",
+    "listed_name": "{list}: the id is unknown; the next call with this name is {here}",
+    "listed_new": "{list}: this call was not streamed: opens {here}",
+}
+
+
 def placement_words(found: CallMatch) -> str:
     """Explains why the decoder assigned a fragment to a tool call."""
     part, call, rival = found.part, found.call, found.rival
-    here = called(call.number, call.name)
-    there = called(rival.number, rival.name) if rival else "another call"
-    unknown = f"unknown index {part.index}"
-    match found.rule:
-        case "item":
-            return f"item {_quoted(part.item)} is known: continues {here}"
-        case "index":
-            return f"index {part.index} is in use: continues {here}"
-        case "changed_id":
-            return f"index {part.index} is in use, the id differs, but no new call begins: continues {here}"
-        case "id":
-            return f"id {_quoted(part.id)} is known: continues {here}"
-        case "last":
-            return f"{'no index' if part.index is None else unknown}: the last call continues, {here}"
-        case "turn":
-            return f"{unknown}, no name: arguments for {here}, the next tool call without arguments"
-        case "first":
-            return f"no call is open: opens {here}"
-        case "index_taken":
-            return f"index {part.index} belongs to {there}, but {_news(part, rival)}: opens {here}"
-        case "id_taken":
-            return f"id {_quoted(part.id)} belongs to {there}, but {_news(part, None)}: opens {here}"
-        case "another":
-            return f"no index, and {_news(part, None)}: opens {here}"
-        case "new_index":
-            return f"index {part.index} is new: opens {here}"
-        case "new_item":
-            return f"item {_quoted(part.item)} is new: opens {here}"
-        case "listed_id":
-            return f"the server's final list of tool calls: id {_quoted(part.id)} belongs to {here}"
-        case "listed_item":
-            return f"the server's final list of tool calls: item {_quoted(part.item)} belongs to {here}"
-        case "listed_index":
-            return (
-                "the server's final list of tool calls: the id is unknown, but the position and name are those"
-                f" of {here}"
-            )
-        case "listed_name":
-            return f"the server's final list of tool calls: the id is unknown; the next call with this name is {here}"
-        case "listed_new":
-            return f"the server's final list of tool calls: this call was not streamed: opens {here}"
+    # How the fragment differs from the tool call that it might continue.
+    news = "a new object begins"
+    if part.id and (rival is None or rival.id != part.id):
+        news = f"id {_quoted(part.id)} {'differs' if rival else 'is new'}"
+    elif part.name and rival and part.name != rival.name:
+        news = f"the name is {_quoted(part.name)}"
+    return _PLACEMENTS[found.rule].format(
+        here=called(call.number, call.name),
+        there=called(rival.number, rival.name) if rival else "another call",
+        index=part.index,
+        unknown="no index" if part.index is None else f"unknown index {part.index}",
+        id=_quoted(part.id),
+        item=_quoted(part.item),
+        news=news,
+        list="the server's final list of tool calls",
+    )
 
 
 def delta_words(delta: Delta) -> str:
@@ -199,15 +195,6 @@ def usage_words(usage: Usage) -> str:
         (usage.reasoning_tokens, "reasoning"),
     ]
     return ", ".join(f"{count} {what}" for count, what in counts if count is not None) + " tokens"
-
-
-def _news(part: ToolCallDelta, other: IncomingCall | None) -> str:
-    """Describes how a fragment differs from the tool call that it might continue."""
-    if part.id and not (other and other.id == part.id):
-        return f"id {_quoted(part.id)} is new" if other is None else f"id {_quoted(part.id)} differs"
-    if part.name and other is not None and part.name != other.name:
-        return f"the name is {_quoted(part.name)}"
-    return "a new object begins"
 
 
 def _quoted(name: str | None) -> str:
