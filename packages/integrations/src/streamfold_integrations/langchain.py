@@ -132,7 +132,7 @@ class ChatStreamfold(BaseChatModel):
         """Raises ConfigError for settings that this model doesn't support."""
         if self.client is not None:
             check_model(self.client, "ChatStreamfold(client=)")
-        model = self.client if self.client is not None else self._made()
+        model = self._made()
         options = self._options(None, {})
         if wrong := [name for name in NAMES if options.get(name) is not None and name in unsupported_settings(model)]:
             raise streamfold.ConfigError(f"{model.name} doesn't support {' and '.join(wrong)}: leave it out")
@@ -151,13 +151,15 @@ class ChatStreamfold(BaseChatModel):
 
     @cached_property
     def _async(self) -> streamfold.ChatModel:
-        return self.client if self.client is not None else self._made()
+        return self._made()
 
     @cached_property
     def _sync(self) -> streamfold.sync.Provider:
-        return streamfold.sync.Provider(self.client if self.client is not None else self._made())
+        return streamfold.sync.Provider(self._made())
 
-    def _made(self) -> streamfold.Provider:
+    def _made(self) -> streamfold.ChatModel:
+        if self.client is not None:
+            return self.client  # type: ignore[no-any-return]
         given: dict[str, Any] = {  # None counts as not given
             "model": self.model if self.provider is not None else None,
             "api_key": self.api_key.get_secret_value() if self.api_key else None,
@@ -251,7 +253,7 @@ class ChatStreamfold(BaseChatModel):
         """
         made = [_bound_tool(tool, strict) for tool in tools]
         if hosted := [tool for tool in made if isinstance(tool, ServerTool)]:
-            model = self.client if self.client is not None else self._made()
+            model = self._made()
             if isinstance(model, streamfold.Provider):
                 model.preview([streamfold.user("?")], tools=hosted)
         if tool_choice is not None:

@@ -140,7 +140,7 @@ class AnswerEvents:
         yield from self._events(rest, {call.id: call for call in reply.tool_calls})
         yield from self._writer.turn_end(reply)
 
-    def fail(self, error: Exception) -> Iterator[UIEvent]:
+    def fail(self) -> Iterator[UIEvent]:
         """Yields the remaining text of a response that broke off."""
         yield from self._events(self._order.rest(), {})
 
@@ -221,7 +221,7 @@ async def run_events(
                 await _told(on_pause, source)
             except Exception as failure:
                 _report(failure)
-        last = [*(answer.fail(error) if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
+        last = [*(answer.fail() if answer else ()), *writer.fail(error, (on_error or error_text)(error))]
     for event in last:
         yield event
 

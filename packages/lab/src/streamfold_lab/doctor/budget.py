@@ -46,8 +46,7 @@ def prices_of(profile: Profile) -> Price:
     """Returns a function that calculates costs with the prices of the profile's model. The prices come from the
     configuration or from the package `genai-prices`.
     """
-    info = Provider(profile, turn_cache=False).facts().endpoints[0]
-    return lambda usage: info.cost(usage)
+    return Provider(profile, turn_cache=False).facts().endpoints[0].cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,16 +122,16 @@ def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str,
     a, b = left[name], right[name]
     match name:
         case "calls":
-            return tuple(", ".join(f"{call}({arguments})" for call, arguments in side) for side in (a, b))  # type: ignore[return-value]
+            a, b = (", ".join(f"{call}({arguments})" for call, arguments in side) for side in (a, b))
         case "ids":
-            return tuple(", ".join([answer or "none", *calls]) for answer, calls in (a, b))  # type: ignore[return-value]
+            a, b = (", ".join([answer or "none", *calls]) for answer, calls in (a, b))
         case "usage":
-            return tuple(usage_words(side) if side else "" for side in (a, b))  # type: ignore[return-value]
+            a, b = (usage_words(side) if side else "" for side in (a, b))
         case "text" | "reasoning" if a != b:
             at = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-            return _excerpt(a, at), _excerpt(b, at)
+            a, b = _excerpt(a, at), _excerpt(b, at)
         case "extras":
-            return ", ".join(a), ", ".join(b)
+            a, b = ", ".join(a), ", ".join(b)
     return a or "", b or ""
 
 

@@ -59,7 +59,7 @@ def inspect_stream(
         limits=limits,
         listener=notes,
     )
-    trace = _Trace(decoder, reader, notes, _Clock(cuts), by_dialect=dialect is not None)
+    trace = _Trace(decoder, reader, notes, cuts, by_dialect=dialect is not None)
     failed = trace.run(body, interrupted)
     return Inspection(
         name=name,
@@ -76,35 +76,23 @@ def inspect_stream(
     )
 
 
-class _Clock:
-    """Knows when each byte of a body arrived.
-
-    Args:
-        cuts: for each network read, the number of bytes and the seconds since the previous read.
-    """
-
-    def __init__(self, cuts: Sequence[tuple[int, float]]) -> None:
-        self._ends = list(accumulate(size for size, _ in cuts))
-        self._times = list(accumulate(delay for _, delay in cuts))
-
-    def at(self, end: int) -> tuple[float | None, int | None]:
-        """Returns when the byte at position `end` arrived, and the number of the network read that contained it."""
-        if not self._ends:
-            return None, None
-        piece = min(bisect_left(self._ends, end), len(self._ends) - 1)
-        return self._times[piece], piece + 1
-
-
 class _Trace:
     """Runs a body through a decoder, and creates events from the recorded decisions."""
 
     def __init__(
-        self, decoder: StreamDecoder, reader: TracedAdapter, notes: DecisionLog, clock: _Clock, *, by_dialect: bool
+        self,
+        decoder: StreamDecoder,
+        reader: TracedAdapter,
+        notes: DecisionLog,
+        cuts: Sequence[tuple[int, float]],
+        *,
+        by_dialect: bool,
     ) -> None:
         self.events: list[Event] = []
         self.warnings: dict[tuple[WarningCode, str], LocatedWarning] = {}
-        self._decoder, self._reader, self._notes, self._clock = decoder, reader, notes, clock
-        self._by_dialect = by_dialect
+        self._decoder, self._reader, self._notes, self._by_dialect = decoder, reader, notes, by_dialect
+        self._ends = list(accumulate(size for size, _ in cuts))  # of the network reads, and when each came
+        self._times = list(accumulate(delay for _, delay in cuts))
         self._number = 0
         self._time = 0.0
 
@@ -151,7 +139,11 @@ class _Trace:
         self, kind: EventKind, start: int, raw: bytes, chunks: list[StreamChunk], failed: StreamError | None = None
     ) -> None:
         end = start + len(raw)
-        time, piece = self._clock.at(end) if raw else (None, None)
+        time: float | None = None
+        piece: int | None = None
+        if raw and self._ends:
+            piece = min(bisect_left(self._ends, end) + 1, len(self._ends))
+            time = self._times[piece - 1]
         gap = None if time is None else time - self._time
         self._time = self._time if time is None else time
         read, self._reader.read = self._reader.read, []
