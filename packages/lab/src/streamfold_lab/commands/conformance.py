@@ -18,7 +18,7 @@ from streamfold.terminal import (
     reported_errors,
 )
 
-from ..conformance import ConformanceReport, RuleResult, judge_server, rulings_to_dict
+from ..conformance import RuleResult, judge_server, rulings_to_dict
 from ..doctor import AUTO, DEFAULT_BUDGET, read_target
 
 BROKEN = 3
@@ -49,17 +49,12 @@ def conformance(
         print_json(rulings_to_dict(rulings))
     else:
         for ruling in rulings:
-            _print(ruling)
+            head = f"{ruling.card.model} over {ruling.card.adapter} at {ruling.card.base_url}"
+            console().print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
+            print_rows(console(), ("rule", "", "answers", ""), [_row(each) for each in ruling.judged])
+            print_status(f"{ruling.kept} of {ruling.applied} rules are followed")
     if any(not each.kept for ruling in rulings for each in ruling.judged):
         raise typer.Exit(BROKEN)
-
-
-def _print(ruling: ConformanceReport) -> None:
-    target = console()
-    head = f"{ruling.card.model} over {ruling.card.adapter} at {ruling.card.base_url}"
-    target.print(Text(escape_control_characters(head), "bold"), soft_wrap=True)
-    print_rows(target, ("rule", "", "answers", ""), [_row(each) for each in ruling.judged])
-    print_status(f"{ruling.kept} of {ruling.applied} rules are followed")
 
 
 def _row(judged: RuleResult) -> list[Text]:

@@ -19,7 +19,7 @@ from streamfold.terminal import (
     reported_errors,
 )
 
-from ..doctor import ServedModel, read_target, served_models
+from ..doctor import read_target, served_models
 
 
 def models(
@@ -43,10 +43,11 @@ def models(
     elif not found:
         print_status("the endpoint lists no models")
     else:
-        print_rows(console(), ("model", "context", "output", "catalogue"), [_row(model) for model in found])
-
-
-def _row(model: ServedModel) -> list[Text]:
-    limits = ["" if limit is None else f"{limit:,}" for limit in (model.context_tokens, model.max_output_tokens)]
-    known = Text("known", "green") if model.known else Text("unknown", "yellow")
-    return [Text(escape_control_characters(model.name)), *map(Text, limits), known]
+        rows = []
+        for model in found:
+            limits = [
+                "" if limit is None else f"{limit:,}" for limit in (model.context_tokens, model.max_output_tokens)
+            ]
+            known = Text("known", "green") if model.known else Text("unknown", "yellow")
+            rows.append([Text(escape_control_characters(model.name)), *map(Text, limits), known])
+        print_rows(console(), ("model", "context", "output", "catalogue"), rows)

@@ -151,7 +151,7 @@ def _openings(stream: Stream) -> Iterator[str]:
 def _repetitions(stream: Stream) -> Iterator[str]:
     seen: set[Any] = set()
     for entry in _entries(stream):
-        again = [name for name in ("id",) if entry.get(name)]
+        again = ["id"] if entry.get("id") else []
         again += ["name"] if (entry.get("function") or {}).get("name") else []
         if entry.get("index") in seen and again:
             yield f"call {entry.get('index')}: {', '.join(again)} again"

@@ -17,7 +17,7 @@ from .values import ProbeResponse
 Price: TypeAlias = Callable[[Usage], Cost | None]
 """Returns the cost of a response with these token counts, or None if the model has no known price."""
 
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 
@@ -49,6 +49,13 @@ def prices_of(profile: Profile) -> Price:
     return Provider(profile, turn_cache=False).facts().endpoints[0].cost
 
 
+def request_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a request body, including the fields of Gemini's `generationConfig`."""
+    settings = body.get("generationConfig")
+    rest = {name: value for name, value in body.items() if name != "generationConfig"}
+    return {**rest, **(settings if isinstance(settings, Mapping) else {})}
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
     """A probe's request in the API's format, and its estimated size and cost.
@@ -67,9 +74,7 @@ class WrittenRequest:
     @classmethod
     def of(cls, body: Mapping[str, Any], price: Price) -> Self:
         """Estimates the tokens and the maximum cost of a request body."""
-        settings = body.get("generationConfig")
-        places = [body, settings] if isinstance(settings, Mapping) else [body]
-        limits = [part[name] for part in places for name in _LIMITS if isinstance(part.get(name), int)]
+        limits = [value for value in map(request_fields(body).get, OUTPUT_LIMITS) if isinstance(value, int)]
         read, written = text_tokens(json.dumps(body, ensure_ascii=False)), max(limits, default=_UNLIMITED)
         return cls(body, read, written, price(Usage(read, written, read + written)))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -116,8 +117,8 @@ class ExaminedEndpoint:
         secrets = self.profile.resolve().secrets()
         recorder = RecordTransport(network, self.folder, name=name, secrets=secrets, adapter=self.profile.adapter)
         most = min(_MOST_BYTES, self.budget.bytes - self.spent.bytes)
-        reader = _Reader(self._decoder(adapter, prepared.request), most, leave=ask.leave)
-        error = await self._send(recorder, prepared, body, reader, whole=whole)
+        read = partial(_read, decoder=self._decoder(adapter, prepared.request), most=most, leave=ask.leave)
+        error = await self._send(recorder, prepared, body, read, whole=whole)
         recording = self._described(recorder.written[-1], ask) if recorder.written else None
         seen = ProbeResponse(
             self.spent.requests,
@@ -145,7 +146,7 @@ class ExaminedEndpoint:
         transport: RecordTransport,
         prepared: PreparedRequest,
         body: Mapping[str, Any],
-        reader: _Reader,
+        read: Callable[[_Exchange], Awaitable[None]],
         *,
         whole: bool,
     ) -> APIError | None:
@@ -160,7 +161,7 @@ class ExaminedEndpoint:
             timeouts = replace(timeouts, first_event=timeouts.total)
         endpoint = Endpoint(self.profile, httpx.AsyncClient(transport=transport, timeout=None))
         try:
-            await call_api(endpoint, call, reader.read, timeouts=timeouts, max_retries=0)
+            await call_api(endpoint, call, read, timeouts=timeouts, max_retries=0)
         except APIError as error:
             return error
         finally:
@@ -279,36 +280,24 @@ class _Exchange(Protocol):
     async def drain(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Receives a response to its end, or cancels it after its first bytes.
-
-    Attributes:
-        most: the maximum number of bytes to receive.
-        leave: true: cancel the request after the first bytes of its response.
-    """
-
-    decoder: StreamDecoder
-    most: int
-    leave: bool = False
-
-    async def read(self, exchange: _Exchange) -> None:
-        decoder, size = self.decoder, 0
+async def _read(exchange: _Exchange, decoder: StreamDecoder, most: int, *, leave: bool) -> None:
+    """Receives a response to its end, at most `most` bytes. With `leave`, cancels it after its first bytes."""
+    size = 0
+    try:
+        while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not leave:
+            size += len(data)
+            if size > most:
+                raise ProtocolError(f"the response was longer than {most:,} bytes; the rest was not read")
+            with suppress(StreamError):  # all bytes are evidence; `close` raises it
+                decoder.feed(data)
+        if not leave:
+            decoder.close()
+            await exchange.drain()
+    except APIConnectionError as error:
         try:
-            while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not self.leave:
-                size += len(data)
-                if size > self.most:
-                    raise ProtocolError(f"the response was longer than {self.most:,} bytes; the rest was not read")
-                with suppress(StreamError):  # all bytes are evidence; `close` raises it
-                    decoder.feed(data)
-            if not self.leave:
-                decoder.close()
-                await exchange.drain()
-        except APIConnectionError as error:
-            try:
-                decoder.close(interrupted=error.message)
-            except IncompleteStreamError:
-                raise error from error.__cause__
+            decoder.close(interrupted=error.message)
+        except IncompleteStreamError:
+            raise error from error.__cause__
 
 
 def _way(error: APIError | None, recording: Recording | None, *, left: bool, reused: bool) -> Way:

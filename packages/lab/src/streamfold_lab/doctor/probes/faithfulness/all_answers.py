@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from ...budget import OUTPUT_LIMITS, request_fields
 from ...confidence import CONFIDENCE, interval
 from ...known_values import CODE, sent_text
 from ...model_names import is_other_model
@@ -150,8 +151,7 @@ def _call_in_text(seen: ProbeResponse) -> bool:
 
 
 _TOTAL = 0.1  # share by which a total may differ from the sum of its parts
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
-_NOT_READ = (*_LIMITS, "stream", "stream_options", "temperature", "seed", "random_seed", "stop")  # by the model
+_NOT_READ = (*OUTPUT_LIMITS, "stream", "stream_options", "temperature", "seed", "random_seed", "stop")  # by the model
 _SAME = 1.2  # factor by which the counts of one prompt may differ
 _SLACK = 16  # tokens by which counts may differ in any case
 
@@ -168,7 +168,7 @@ def _totals(answers: Answers) -> Conclusion:
         if wrong := _wrong_count(seen):
             found.append((seen, wrong))
         if seen.probe != "cache":  # compares its counts itself
-            read = {name: value for name, value in _members(seen).items() if name not in _NOT_READ}
+            read = {name: value for name, value in request_fields(seen.sent).items() if name not in _NOT_READ}
             counts[json.dumps(read)].append((usage.input_tokens, seen))
     for same in counts.values():
         (least, _), (most, seen) = min(same, key=lambda each: each[0]), max(same, key=lambda each: each[0])
@@ -198,14 +198,8 @@ def _wrong_count(seen: ProbeResponse) -> str:
         return f"{usage.input_tokens} input and {usage.output_tokens} output tokens, {total or parts} in total"
     if not usage.input_tokens or (not usage.output_tokens and (seen.text.strip() or seen.reply.tool_calls)):
         return f"{usage.input_tokens} input tokens and {usage.output_tokens} output tokens"
-    limit = next((value for value in map(_members(seen).get, _LIMITS) if isinstance(value, int)), None)
+    limits = map(request_fields(seen.sent).get, OUTPUT_LIMITS)
+    limit = next((value for value in limits if isinstance(value, int)), None)
     if limit and seen.reply.finish_reason == "length" and usage.output_tokens - thought > limit * (1 + _TOTAL) + 8:
         return f"truncated at {limit} tokens, but counted as {usage.output_tokens}"
     return ""
-
-
-def _members(seen: ProbeResponse) -> dict[str, Any]:
-    """Returns the fields of a request body, including the fields of Gemini's `generationConfig`."""
-    settings = seen.sent.get("generationConfig")
-    rest = {name: value for name, value in seen.sent.items() if name != "generationConfig"}
-    return {**rest, **(settings if isinstance(settings, Mapping) else {})}

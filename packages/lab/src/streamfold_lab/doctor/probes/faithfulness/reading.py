@@ -44,11 +44,6 @@ _CUT_BOUND = 7  # characters of English for one token: no tokenizer in use needs
 _PLACES = ("first", "second", "third", "fourth", "last")
 
 
-def _coded_text(rng: Random, characters: int) -> str:
-    told = [f"The {name} code is {value}." for name, value in zip(_PLACES, codes(rng, len(_PLACES)), strict=True)]
-    return " ".join([told[0], *(f"{filler(rng, characters // (len(told) - 1))} {text}" for text in told[1:])])
-
-
 def _asked(text: str, question: str) -> list[Message]:
     return [user(f"{text} Note the codes."), assistant("Noted."), user(question)]
 
@@ -56,7 +51,10 @@ def _asked(text: str, question: str) -> list[Message]:
 def _needle(characters: int) -> ProbeRequest:
     def fresh(rng: Random) -> ProbeRequest:
         name = f"about_{characters // 4}_tokens"
-        messages = _asked(_coded_text(rng, characters), _ALL.format("first code, the second, the third, the fourth"))
+        told = [f"The {name} code is {value}." for name, value in zip(_PLACES, codes(rng, len(_PLACES)), strict=True)]
+        between = characters // (len(told) - 1)
+        text = " ".join([told[0], *(f"{filler(rng, between)} {sentence}" for sentence in told[1:])])
+        messages = _asked(text, _ALL.format("first code, the second, the third, the fourth"))
         return ProbeRequest(
             name, messages, options=capped(CODE_TOKENS), special=name.replace("_", " "), modes="streamed",
             patience=2,
