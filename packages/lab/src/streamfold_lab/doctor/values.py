@@ -64,7 +64,8 @@ class ProbeRequest:
     Attributes:
         name: the name of the request within its probe. It is part of the recording's file name.
         special: a description of the request for `--dry-run`.
-        edit: changes the request's JSON body before it is sent, for fields that no option sets.
+        edit: changes the request's JSON body before it is sent, for fields that no option sets. It may modify the body
+            in place.
         when: called with the probe's earlier responses; returns whether this request is still needed.
         patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
         leave: true: cancel the request after the first bytes of its response.

@@ -84,7 +84,8 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         (tool,) = body["tools"]
-        return {**body, "tools": [{**tool, "function": {**tool["function"], "parameters": schema}}]}
+        tool["function"]["parameters"] = schema
+        return body
 
     return edit
 

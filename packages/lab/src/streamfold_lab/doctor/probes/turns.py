@@ -9,7 +9,7 @@ from streamfold import ToolCall, assistant, tool_result, user
 
 from ..questions import ONE_CALL, PICTURE, WEATHER, capped, prompt_words
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
-from .judging import ProbeGroup, call_to, edit_messages, edited, refusal, set_quirk, shown, unclear, was_refused
+from .judging import ProbeGroup, call_to, edited, refusal, set_quirk, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
 _SHORT_ID = "a1b2c3d4e"
@@ -34,16 +34,17 @@ def raw_history(
         turn: fields to add to this assistant message.
     """
 
-    def edit(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        question, turn_before, outcome = messages
-        (call,) = turn_before["tool_calls"]
-        call_turn = {name: value for name, value in turn_before.items() if name not in drop} | turn
-        chosen = call_id or call["id"]
-        call_turn["tool_calls"] = [{**call, "id": chosen}]
-        content = outcome["content"] if result is None else result
-        return [question, call_turn, {**outcome, "tool_call_id": chosen, "content": content}]
+    def edit(body: dict[str, Any]) -> dict[str, Any]:
+        _, call_turn, outcome = body["messages"]
+        for name in drop:
+            call_turn.pop(name, None)
+        call_turn.update(turn)
+        (call,) = call_turn["tool_calls"]
+        call["id"] = outcome["tool_call_id"] = call_id or call["id"]
+        outcome["content"] = outcome["content"] if result is None else result
+        return body
 
-    return edit_messages(edit)
+    return edit
 
 
 def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -51,16 +52,14 @@ def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     signatures.
     """
 
-    def signed(message: dict[str, Any]) -> dict[str, Any]:
-        calls = [
-            {name: value for name, value in call.items() if name != "extra_content"} | members
-            for call in message.get("tool_calls", ())
-        ]
-        return {**message, "tool_calls": calls} if calls else message
+    def edit(body: dict[str, Any]) -> dict[str, Any]:
+        for message in body.get("messages", ()):
+            for call in message.get("tool_calls", ()):
+                call.pop("extra_content", None)
+                call.update(members)
+        return body
 
-    return lambda body: (
-        {**body, "messages": [signed(each) for each in body["messages"]]} if "messages" in body else body
-    )
+    return edit
 
 
 def _own_turn(answers: Answers) -> ProbeRequest | None:

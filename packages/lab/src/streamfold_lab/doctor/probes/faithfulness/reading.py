@@ -188,10 +188,10 @@ def _parts(rng: Random) -> ProbeRequest:
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         """Puts each text into its own message part, because an adapter may have joined consecutive texts."""
         member = next(name for name in ("messages", "input", "contents") if name in body)
-        told, *rest = body[member]
         content = "parts" if member == "contents" else "content"
         kind = {"messages": {"type": "text"}, "input": {"type": "input_text"}, "contents": {}}[member]
-        return {**body, member: [{**told, content: [{**kind, "text": text} for text in texts]}, *rest]}
+        body[member][0][content] = [{**kind, "text": text} for text in texts]
+        return body
 
     messages = [user("".join(texts)), assistant("Noted."), user(_ALL.format("first code, the second"))]
     return ProbeRequest("parts", messages, options=capped(CODE_TOKENS), special="three parts", edit=edit)

@@ -120,10 +120,9 @@ _PUZZLE = "How many prime numbers are there between 10 and 60? Answer with the n
 
 def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
     """Sets Gemini's thinking budget to 0, because Gemini has no thinking level for "none"."""
-    settings = body.get("generationConfig")
-    if settings is None:
-        return body
-    return {**body, "generationConfig": {**settings, "thinkingConfig": {"thinkingBudget": 0}}}
+    if "generationConfig" in body:
+        body["generationConfig"]["thinkingConfig"] = {"thinkingBudget": 0}
+    return body
 
 
 _MORE = 1.15  # factor by which reasoning of a high effort is longer than that of a low one
