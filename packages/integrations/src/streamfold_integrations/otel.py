@@ -190,11 +190,10 @@ class _Watcher:
 def _dimensions(info: RequestInfo) -> dict[str, Any]:
     url = urlsplit(info.url)
     host = url.hostname or ""
-    endings = {known: (f".{known}", f"-{known}") for known in _WELL_KNOWN}
-    fit = [name for known, name in _WELL_KNOWN.items() if host == known or host.endswith(endings[known])]
+    named = (name for end, name in _WELL_KNOWN.items() if host == end or host.endswith((f".{end}", f"-{end}")))
     about: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": fit[0] if fit else info.provider,
+        "gen_ai.provider.name": next(named, info.provider),
         "gen_ai.request.model": info.model,
     }
     if host and "$" not in host:

@@ -93,19 +93,10 @@ def _judged(rule: Rule, streams: Iterable[Stream]) -> RuleResult:
 
 def rulings_to_dict(rulings: Iterable[ConformanceReport]) -> dict[str, Any]:
     """Returns conformance reports as data for `json.dumps`."""
-    return {"format": "streamfold.conformance/1", "apis": [_ruling(ruling) for ruling in rulings]}
-
-
-def _ruling(ruling: ConformanceReport) -> dict[str, Any]:
-    card = ruling.card
-    return {
-        "adapter": card.adapter,
-        "base_url": card.base_url,
-        "model": card.model,
-        "server": card.server,
-        "kept": ruling.kept,
-        "applied": ruling.applied,
-        "rules": [
+    apis = []
+    for ruling in rulings:
+        about = {name: getattr(ruling.card, name) for name in ("adapter", "base_url", "model", "server")}
+        rules = [
             {
                 "rule": each.rule.name,
                 "text": each.rule.text,
@@ -114,5 +105,6 @@ def _ruling(ruling: ConformanceReport) -> dict[str, Any]:
                 "violations": [asdict(violation) for violation in each.violations],
             }
             for each in ruling.judged
-        ],
-    }
+        ]
+        apis.append({**about, "kept": ruling.kept, "applied": ruling.applied, "rules": rules})
+    return {"format": "streamfold.conformance/1", "apis": apis}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
@@ -82,7 +81,7 @@ def _answers(number: int, card: ReportCard) -> Iterator[dict[str, Any]]:
                 "number": seen.number,
                 "name": f"{seen.probe}/{seen.ask}: {seen.way}",
                 "request": f"{sent.method} {sent.path}\n\n{sent.body}" if sent else "there was no response",
-                "stream": json.loads(page_data(seen.inspection)) if seen.inspection else None,
+                "stream": page_data(seen.inspection) if seen.inspection else None,
                 "body": None if seen.inspection else _body(seen),
             }
 

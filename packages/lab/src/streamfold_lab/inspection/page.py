@@ -17,7 +17,7 @@ _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 def render_page(inspection: Inspection) -> str:
     """Returns the HTML page of an inspection. Write it to a file as UTF-8."""
     before, after = page_frame(inspection.name or "a stream")
-    return before + page_data(inspection) + after
+    return before + json_block(page_data(inspection)) + after
 
 
 def page_frame(title: str) -> tuple[str, str]:
@@ -33,11 +33,6 @@ def page_assets() -> tuple[str, str]:
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
-def page_data(inspection: Inspection) -> str:
-    """Returns an inspection as JSON for the page. No character in the JSON has a meaning in HTML."""
-    return json_block(_data(inspection))
-
-
 def _asset(name: str) -> str:
     return files(__package__).joinpath("assets", name).read_text("utf-8")
 
@@ -45,7 +40,8 @@ def _asset(name: str) -> str:
 # --- The data of the page --------------------------------------------------------------------------------------------
 
 
-def _data(made: Inspection) -> dict[str, Any]:
+def page_data(made: Inspection) -> dict[str, Any]:
+    """Returns the data of an inspection that the page displays, for `json_block`."""
     explained = steps(made)
     lanes = _lanes(made, explained)
     numbers = {lane["key"]: number for number, lane in enumerate(lanes)}
