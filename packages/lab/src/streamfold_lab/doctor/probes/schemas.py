@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from streamfold import Tool
 
 from ..damage import said
-from ..questions import CAPITAL, HELLO, WEATHER, capped
+from ..questions import CAPITAL, HELLO, WEATHER, capped, object_schema
 from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from .judging import (
     ProbeGroup,
@@ -25,13 +26,8 @@ from .judging import (
     with_members,
 )
 
-_REFS = {
-    "type": "object",
-    "properties": {"place": {"$ref": "#/$defs/Place"}},
-    "required": ["place"],
-    "additionalProperties": False,
-    "$defs": {"Place": {"type": "string", "description": "A city."}},
-}
+_CITY = {"type": "string", "description": "A city."}
+_REFS = {**object_schema(place={"$ref": "#/$defs/Place"}), "$defs": {"Place": _CITY}}
 
 # Keywords that servers are known to refuse, each on a property that would be valid without it.
 _KEYWORDS: dict[str, dict[str, Any]] = {
@@ -56,12 +52,8 @@ _KEYWORDS: dict[str, dict[str, Any]] = {
     "patternProperties": {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
     "propertyNames": {"type": "object", "propertyNames": {"maxLength": 9}},
 }
-_ANSWER = {
-    "type": "object",
-    "properties": {"capital": {"type": "string"}, "population": {"type": "integer"}},
-    "required": ["capital", "population"],
-    "additionalProperties": False,
-}
+_ANSWER = object_schema(capital={"type": "string"}, population={"type": "integer"})
+_NAMED_ANSWER = {"type": "json_schema", "json_schema": {"name": "capital", "schema": _ANSWER}}
 _LOOSE = {"type": "object", "properties": {"capital": {"type": "string"}, "note": {"type": "string"}}}
 
 
@@ -97,6 +89,16 @@ def _data(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
+
+
+def _judge_schema(seen: ProbeResponse) -> Conclusion:
+    """Judges whether a response matches the schema `_ANSWER`."""
+    data = _data(seen.text)
+    if isinstance(data, dict) and set(data) == {"capital", "population"}:
+        return Conclusion("ok", "the response matches the schema")
+    if seen.reply.finish_reason == "length":
+        return unclear("the response was truncated")
+    return doubtful(f"the schema is accepted, but ignored: {shown(seen.text, 60)}")
 
 
 _LONG_NAME = Tool("look-up_" + "x" * 56, "Looks something up.", {"type": "object", "properties": {}})
@@ -182,13 +184,9 @@ def _names(seen: ProbeResponse) -> Conclusion:
 def _schema(answers: Answers) -> Conclusion:
     seen = answers["schema"]
     if seen.fine:
-        data = _data(seen.text)
-        if isinstance(data, dict) and set(data) == {"capital", "population"}:
-            saw = "the response matches the schema"
-            return Conclusion("ok", saw, settings=(capability("structured_output", "yes", saw),))
-        if seen.reply.finish_reason == "length":
-            return unclear("the response was truncated")
-        return doubtful(f"the schema is accepted, but ignored: {shown(seen.text, 60)}")
+        found = _judge_schema(seen)
+        yes = capability("structured_output", "yes", found.saw)
+        return replace(found, settings=(yes,)) if found.verdict == "ok" else found
     why = refusal(seen)
     no = capability("structured_output", "no", why)
     if (plain := answers.get("json")) and plain.fine:
@@ -198,27 +196,14 @@ def _schema(answers: Answers) -> Conclusion:
     return Conclusion("set", why, "requests with structured output are rejected before they are sent", (no,))
 
 
-@STRUCTURED.probe(
+STRUCTURED.probe(
     "schema_output",
     "Does a response follow the requested JSON schema?",
-    ProbeRequest(
-        "schema",
-        CAPITAL,
-        options=capped(
-            256, response_format={"type": "json_schema", "json_schema": {"name": "capital", "schema": _ANSWER}}
-        ),
-    ),
+    ProbeRequest("schema", CAPITAL, options=capped(256, response_format=_NAMED_ANSWER)),
     apis=("responses", "anthropic", "gemini"),
     whim=True,
     refused=("no", ""),
-)
-def _schema_output(seen: ProbeResponse) -> Conclusion:
-    data = _data(seen.text)
-    if isinstance(data, dict) and set(data) == {"capital", "population"}:
-        return Conclusion("ok", "the response matches the schema")
-    if seen.reply.finish_reason == "length":
-        return unclear("the response was truncated")
-    return doubtful(f"the schema is accepted, but ignored: {shown(seen.text, 60)}")
+)(_judge_schema)
 
 
 @STRUCTURED.probe_many(
