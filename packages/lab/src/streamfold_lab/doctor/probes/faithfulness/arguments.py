@@ -14,7 +14,7 @@ from ...alterations import alterations, is_altered_copy, is_altered_text
 from ...known_values import as_json, code, codes, filler, prompt_of, with_random_values
 from ...questions import capped
 from ...values import Conclusion, ProbeRequest, ProbeResponse
-from ..judging import ProbeGroup, doubtful, refusal, shown, unclear
+from ..judging import ProbeGroup, doubtful, shown, unclear
 
 ARGUMENTS = ProbeGroup("faithfulness")
 
@@ -119,8 +119,6 @@ def _call_with(tool: str, what: str, make: Callable[[Random], dict[str, Any]]) -
 def _judge_arguments(seen: ProbeResponse) -> Conclusion:
     wanted = json.loads(prompt_of(seen).partition("\n")[2])
     calls = [call for call in seen.reply.tool_calls if call.name == seen.ask]
-    if seen.refused:
-        return Conclusion("no", refusal(seen))
     if not calls:
         return unclear(f"no call of {seen.ask}; the text is {shown(seen.text, 60)}")
     changed = alterations(wanted, calls[0].arguments)
@@ -144,7 +142,8 @@ for _name, _question, _tool, _what, _make in (
     ("commands", "Do commands and URLs in arguments arrive unchanged?", "store_commands", "commands", _commands),
     ("long_value", "Does a long argument arrive complete?", "store_text", "a text of 2000 characters", _long_value),
 ):  # fmt: skip
-    ARGUMENTS.probe(_name, _question, _call_with(_tool, _what, _make), whim=True, needs="one_call", repeated=True)(
+    _ask = _call_with(_tool, _what, _make)
+    ARGUMENTS.probe(_name, _question, _ask, whim=True, needs="one_call", repeated=True, refused=("no", ""))(
         _judge_arguments
     )
 
