@@ -1,6 +1,4 @@
-"""Compares a value or text that a probe requested with the received value or text: is it the same, altered, or
-something else?
-"""
+"""Compares a value that a prompt told the model to write with the value that arrived."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A received value that differs from the requested value.
+    """A value that a prompt told the model to write, and the different value that arrived.
 
     Attributes:
-        path: the path of the value in the arguments, such as `tree.branches[0]`.
+        path: where the value is in the tool call's arguments, such as `tree.branches[0]`.
     """
 
     path: str
@@ -34,8 +32,8 @@ class Alteration:
 
 
 def alterations(wanted: Any, found: Any, path: str = "") -> list[Alteration]:
-    """Returns the received values that differ from the requested values in type or content. Numbers of equal value are
-    the same, such as 1 and 1.0.
+    """Compares two values, and returns the nested values that differ in type or content. Equal numbers such as 1 and
+    1.0 count as the same.
 
     >>> [str(each) for each in alterations({"n": 2**53 + 1, "on": True}, {"n": 2**53, "on": True})]
     ['n: 9007199254740993 came back as 9007199254740992']
@@ -64,8 +62,8 @@ def _equal(wanted: Any, found: Any) -> bool:
 
 
 def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether the received arguments are an altered version of the requested arguments. Returns false if the
-    model wrote something else.
+    """Returns whether tool call arguments are a damaged copy of the requested arguments. Returns false if both are
+    equal, or if the model wrote something else.
     """
     if not alterations(wanted, found):
         return False
@@ -85,13 +83,13 @@ def _unchanged(wanted: Any, found: Any) -> int:
 
 
 def is_altered_text(wanted: str, text: str) -> bool:
-    """Returns whether a received text is an altered version of the requested text."""
+    """Returns whether a text is a damaged copy of the text that the prompt requested."""
     text = said(text).strip()
     return wanted not in text and _similarity(wanted, text) >= _ALIKE
 
 
 def text_change(wanted: str, text: str) -> str:
-    """Describes the first difference between a received text and the requested text."""
+    """Describes the first difference between a text and the text that the prompt requested."""
     text = said(text).strip()
     steps = SequenceMatcher(None, wanted, text, autojunk=False).get_opcodes()
     _, a, b, c, d = next(step for step in steps if step[0] != "equal")

@@ -1,4 +1,4 @@
-"""Limits a test run: the number of requests, the bytes, the seconds and the cost."""
+"""Limits the requests, the bytes, the duration and the cost of a server test."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits for testing one API. When a limit is reached, the test run skips the remaining probes.
+    """The limits for the test of one API of a server. When a limit is reached, the test run skips the remaining probes.
 
     Attributes:
         requests: maximum number of requests.
         bytes: maximum size of all responses together.
-        seconds: maximum duration of the test run. When it is over, a request in flight is aborted.
+        seconds: maximum duration of the test run. At the end of this time, a request in flight is aborted.
         cost: maximum cost, in the currency of the model's prices (US dollars by default). Without known prices, this
             limit has no effect.
     """
@@ -43,7 +43,7 @@ DEFAULT_BUDGET = Budget()
 
 
 def prices_of(profile: Profile) -> Price:
-    """Returns a function that calculates costs with the prices of the profile's model. The prices come from the
+    """Returns a function that calculates the cost of a response from its token counts. The model's prices come from the
     configuration or from the package `genai-prices`.
     """
     return Provider(profile, turn_cache=False).facts().endpoints[0].cost
@@ -58,11 +58,11 @@ def request_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRequest:
-    """A probe's request in the API's format, and its estimated size and cost.
+    """The JSON body of a probe's request, with estimates of its tokens and its cost.
 
     Attributes:
         input_tokens: the number of input tokens, estimated from the length of the body.
-        output_tokens: the maximum number of output tokens.
+        output_tokens: the output token limit in the body; without one, an assumed limit.
         cost: the maximum cost of the request; None if the model's price is unknown.
     """
 
@@ -105,7 +105,7 @@ class Spending:
         self.cost += cost.amount if cost else 0
 
     def exceeds(self, budget: Budget, written: WrittenRequest, now: float) -> str:
-        """Returns why a request would exceed a limit of the budget; empty if it would exceed none."""
+        """Returns a sentence about the limit that a request would exceed; empty if it would exceed none."""
         if self.requests >= budget.requests:
             return f"the budget of {budget.requests} requests is used up"
         if self.bytes >= budget.bytes:

@@ -10,7 +10,7 @@ _STEPS = 40  # of a bisection: more than a float has digits for
 
 
 def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Returns the confidence interval for a proportion, when `found` of `tries` were observed.
+    """Returns the confidence interval of a probability, from `found` successes in `tries` tries.
 
     If no try or every try was a success, the interval is one-sided: for 0 of 59, the interval is 0 to 5 percent.
 
@@ -34,7 +34,7 @@ def _at_least(found: int, tries: int, share: float) -> float:
 
 
 def _bisect(rising: Callable[[float], float]) -> float:
-    """Returns where a rising function is zero, between 0 and 1."""
+    """Returns the zero of a rising function between 0 and 1."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Finds damage in the bytes of a response. A proxy or a network fault may cause such damage."""
+"""Finds damage in the bytes of a response, such as damage by a proxy or by a network fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CONTENT = ("content", "text", "reasoning_content", "reasoning", "thinking", "ar
 
 
 def damage(body: bytes) -> set[Damage]:
-    """Returns the kinds of damage that the body of an event stream has."""
+    """Returns the kinds of damage in the body of an event stream."""
     found: set[Damage] = set()
     before: bytes | None = None
     for start, end, payloads, ended in event_ranges(body):
@@ -83,14 +83,12 @@ def wanted(seen: ProbeResponse) -> str:
 
 
 def said(text: str) -> str:
-    """Returns a text without the reasoning at its beginning."""
+    """Returns a text without the reasoning before `</think>`."""
     return text.rpartition("</think>")[2]
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """Returns whether the server repeated events. Without the repetitions, the response is exactly the requested
-    line.
-    """
+    """Returns whether a response is the line that the prompt requested, once repeated events are removed."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False

@@ -1,4 +1,4 @@
-"""Tests a server: finds the APIs that it supports and a model, and creates a report for each API."""
+"""Tests a server: finds a model and the APIs that the server supports, and creates a report for each API."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ TIMEOUTS = Timeouts(connect=10.0, first_event=60.0, read=30.0, stall=60.0, total
 
 @dataclass(slots=True)
 class Doctor:
-    """Tests servers. The attributes are the settings of the tests.
+    """Tests servers. The attributes are the settings of each test.
 
     Attributes:
         budget: the limits for testing one API.
-        repeats: how often to send a probe whose question one response can't decide; 0: as often as needed. Sixty
+        repeats: how often the doctor sends a probe that looks for occasional errors; 0: no such repetitions. Sixty
             requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
         seed: the seed for random values in prompts. By default, each test run has a different seed, because a server
             may have cached the prompts or responses of an earlier run.
@@ -49,7 +49,7 @@ class Doctor:
             the responses; None: no comparison.
         folder: the folder in which the responses are recorded; None: a temporary folder.
         timeouts: the timeouts of each request.
-        report: called with each finding, as soon as it is made.
+        report: called with each finding, as soon as the doctor has made the finding.
         http_client: the HTTP client for all requests. The caller closes it.
     """
 
@@ -101,7 +101,7 @@ class Doctor:
 
 
 def read_target(target: str, file: Path | None = None, **overrides: Any) -> Profile:
-    """Returns the profile for a URL, `NAME` or `NAME:MODEL`.
+    """Returns the profile of a provider, which is named by its URL, as `NAME` or as `NAME:MODEL`.
 
     Raises:
         ConfigError: the configuration has no provider of this name, or the URL is invalid.
@@ -112,7 +112,7 @@ def read_target(target: str, file: Path | None = None, **overrides: Any) -> Prof
 
 
 def _name_of(url: str) -> str:
-    """Returns a provider name that is derived from a URL's host."""
+    """Derives a provider's name from the host of a URL."""
     host = urlsplit(url).hostname or "server"
     if host in ("localhost", "::1") or host.startswith("127."):
         return "local"
@@ -128,8 +128,8 @@ async def find_apis(
 ) -> list[Profile]:
     """Returns a profile for each API that the server supports, Chat Completions first.
 
-    If the URL has no path, the function also tries it with `/v1`. If the profile has no model, the function uses the
-    first model in the server's list.
+    For a URL without a path, the function tries the path `/v1` first. If the profile has no model, the function uses
+    the first model in the server's list.
 
     Args:
         adapter: the API to test; "auto": all supported APIs.
@@ -173,7 +173,7 @@ def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:
 
 
 async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
-    """Returns the endpoint's profile. If the profile has no model, adds the first model in the server's list."""
+    """Returns the endpoint's profile. A profile without a model gets the first model in the server's list."""
     profile = endpoint.profile
     if profile.model:
         return profile
@@ -208,7 +208,7 @@ class PlannedRequest:
 
     Attributes:
         whole: true if the request asks for a response without streaming.
-        written: the request's body, its size, and its maximum cost.
+        written: the request's JSON body, with estimates of its tokens and its cost.
     """
 
     probe: Probe

@@ -1,6 +1,6 @@
 """Sends the probes to the server, one request at a time. Later requests use the settings that earlier probes found.
 
-If the server supports both, every probe is sent with and without streaming.
+If the server supports both modes, the runner sends every probe with and without streaming.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BAD = ("fault", "unfaithful")
 
 @dataclass(slots=True)
 class ProbeRunner:
-    """One test run of one API.
+    """The test of one API of a server: sends the probes, and collects their findings.
 
     Attributes:
         endpoint: the endpoint that is tested.
         probes: the probes, in the order in which they are sent. Probes without requests judge all responses at the end.
         report: called with each finding.
-        repeats: how often to send a probe whose question one response can't decide; 0: as often as needed.
+        repeats: how often the runner sends a probe that looks for occasional errors; 0: no such repetitions.
         seed: the seed for random values in prompts.
         whole: true while the runner also sends requests without streaming. It becomes false when the server doesn't
             respond to such a request.
@@ -83,9 +83,7 @@ class ProbeRunner:
     async def _concluded(
         self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
     ) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe with or without streaming. If its result is unclear and depends on the model, sends it
-        again.
-        """
+        """Sends a probe with or without streaming, and repeats the probe while its result is unclear or doubtful."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < rounds:
@@ -102,9 +100,7 @@ class ProbeRunner:
         return last, asked, f"{clear} of {len(outcomes)}" if len(outcomes) > 1 else ""
 
     async def _different(self, probe: Probe, streamed: list[ProbeResponse], whole: list[ProbeResponse]) -> str:
-        """Returns the differences between responses with and without streaming. Only reports differences that occur in
-        every repetition.
-        """
+        """Returns the differences between responses with and without streaming that occur in every repetition."""
         found = differences(by_request(streamed), by_request(whole))
         for number in range(ROUNDS - 1):
             if not found:
@@ -156,9 +152,7 @@ class ProbeRunner:
         return answers
 
     async def _patiently(self, probe: Probe, ask: ProbeRequest, *, whole: bool) -> ProbeResponse:
-        """Sends a request. If the response broke off, sends the request again, because such a failure may happen by
-        chance.
-        """
+        """Sends a request, and repeats the request if the response breaks off, because that may happen by chance."""
         patience = ask.patience * 2 if probe.basic and not whole else ask.patience
         seen = await self._send(probe, ask, whole=whole)
         tries = drops = 0
@@ -204,14 +198,14 @@ class ProbeRunner:
 
 
 def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -> ProbeRequest:
-    """Returns a probe's request with new random values for this repetition, if the request has random values."""
+    """Returns a probe's request for one repetition. If the request has random values, each repetition has others."""
     if ask.fresh is None:
         return ask
     return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
 
 
 def is_doubtful(outcome: Conclusion) -> bool:
-    """Returns whether a conclusion needs repetitions that confirm it."""
+    """Returns whether a conclusion counts only if repetitions confirm it."""
     return outcome.verdict == "unfaithful" and not outcome.certain
 
 
@@ -228,7 +222,7 @@ def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
     """Combines a probe's conclusions with and without streaming. The combined conclusion has the settings that the
     probe found with streaming.
 
-    If a feature is unclear or missing only without streaming, the verdict stays the same.
+    If a feature is missing only without streaming, the verdict with streaming stays.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)

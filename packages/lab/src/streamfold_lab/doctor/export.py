@@ -61,7 +61,7 @@ class Change:
 
 
 def compare_cards(before: Iterable[ReportCard], after: Iterable[ReportCard]) -> list[Change]:
-    """Returns the differences between two test runs: findings with another verdict or other settings.
+    """Returns the findings whose verdict or settings differ between two test runs.
 
     The comparison ignores descriptions and times, because they differ between any two runs.
     """

@@ -20,7 +20,7 @@ _TOLD = re.compile(rf"The (\w+) code is ({CODE.pattern})")
 
 
 def with_random_values(make: Callable[[Random], ProbeRequest]) -> ProbeRequest:
-    """Returns a request that `make` creates. In each repetition, `make` creates it again, with other random values."""
+    """Returns a request that `make` creates. In each repetition, `make` creates a request with other random values."""
     return replace(make(Random(0)), fresh=make)  # noqa: S311 - these values are never sent
 
 
@@ -36,7 +36,7 @@ def codes(rng: Random, count: int) -> list[str]:
 
 
 def filler(rng: Random, characters: int) -> str:
-    """Returns simple English sentences with at least this many characters together."""
+    """Returns a text of simple English sentences that has at least `characters` characters."""
     subjects = ("The river", "A traveller", "The old town", "The market", "A quiet street", "The library")
     verbs = ("follows", "describes", "crosses", "changes", "forgets", "admires")
     things = ("the long winter", "a narrow bridge", "the light of evening", "a slow conversation", "the green hills")

@@ -27,7 +27,7 @@ def is_other_model(asked: str, named: str) -> bool:
     """Returns whether the model name in a response belongs to a different model than the requested one.
 
     The function ignores the model's owner, upper and lower case, dates, and words such as "latest". A requested name
-    without digits may be an alias. So it matches nearly any name.
+    without digits may be an alias, and matches nearly any name.
 
     >>> is_other_model("sim-1", "sim-labs/Sim-1-2026-08-06"), is_other_model("gpt-5", "gpt-5-mini")
     (False, True)

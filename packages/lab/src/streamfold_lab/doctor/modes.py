@@ -49,8 +49,7 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
     """Yields a difference if one of the two texts has additional words at its beginning or end.
 
-    A model may phrase a text differently each time. But it doesn't add the same words in every repetition, and only
-    with streaming or only without.
+    A model may phrase a text differently each time. Words that only one of the two modes adds come from the server.
     """
     texts = {"with streaming": said(streamed.text).strip(), "without streaming": said(whole.text).strip()}
     (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))

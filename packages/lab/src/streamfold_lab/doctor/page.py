@@ -22,7 +22,7 @@ def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:
     """Returns the report on the APIs of one server as an HTML page. Write the page to a file as UTF-8.
 
     Args:
-        cards: the reports, each with the final profile of its test run.
+        cards: the reports on the APIs, each with the profile that `Doctor.run` returned.
     """
     title = f"{cards[0][0].name} at {cards[0][0].base_url}" if cards else "no API was tested"
     before, after = document(

@@ -44,7 +44,7 @@ NOTE = Tool("save_note", "Saves a note.", object_schema(text={"type": "string"})
 
 
 def capped(tokens: int = 256, **others: Any) -> dict[str, Any]:
-    """Returns the options of a probe's request: a low token limit and a low temperature."""
+    """Returns the options of a probe's request: a low token limit, and temperature 0."""
     return {"max_output_tokens": tokens, "temperature": 0.0, **others}
 
 

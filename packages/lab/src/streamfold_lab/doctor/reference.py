@@ -47,7 +47,7 @@ _TOOLS = (
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A proportion: how often something occurred, in how many tries."""
+    """A proportion: `found` successes in `tries` tries."""
 
     found: int
     tries: int
@@ -65,7 +65,7 @@ class Share:
 
 
 def requests(seed: int, rounds: int = ROUNDS) -> list[ProbeRequest]:
-    """Returns the requests that are sent to both endpoints. Some of them need a tool call, some don't."""
+    """Returns the requests for both endpoints. Some prompts need a tool call, others don't."""
     rng = Random(seed)  # noqa: S311 - the same ones can be sent again
     prompts = []
     for _ in range(rounds):

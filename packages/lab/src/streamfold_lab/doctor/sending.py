@@ -45,7 +45,7 @@ _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
 class ExaminedEndpoint:
-    """One API of a tested server.
+    """A client for one API of a tested server, which records all responses.
 
     Args:
         profile: the provider's settings. The method `use` replaces them.
@@ -53,7 +53,7 @@ class ExaminedEndpoint:
         timeouts: the timeouts of each request.
         http_client: the HTTP client for all requests. The caller closes it.
         budget: the limits for all requests together.
-        keep: true if the recordings stay after the test run. Each recording then gets a description.
+        keep: true: keep the recordings after the test, with a description in each recording.
 
     Attributes:
         spent: the requests, bytes, seconds and cost that have been used so far.
@@ -91,16 +91,15 @@ class ExaminedEndpoint:
         self.profile, self._price = profile, prices_of(profile)
 
     def over_budget(self, ask: ProbeRequest, *, whole: bool = False) -> str:
-        """Returns why a request would exceed a limit of the budget; empty if it would exceed none. Raises ConfigError
-        if the request can't be built.
+        """Returns a sentence about the limit of the budget that a request would exceed; empty if it would exceed none.
+        Raises ConfigError if the request can't be built.
         """
         adapter = self.profile.make_adapter(self.profile.resolve().model)
         body = prepare(self.profile, adapter, ask, self.avoided, whole=whole)[1]
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
     async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
-        """Sends one request of a probe. Returns the response; after a network error, its field `error` contains the
-        error.
+        """Sends one request of a probe. If the request fails, the returned response contains the error.
 
         Args:
             whole: true: request a response without streaming.
@@ -179,7 +178,7 @@ class ExaminedEndpoint:
         )
 
     def _described(self, path: Path, ask: ProbeRequest) -> Recording:
-        """Adds a description to a recording: the facts about the request that are needed to decode the response."""
+        """Adds to a recording the facts about its request that a decoder of the response needs."""
         names = tuple(str(getattr(each, "name", "")) for each in ask.tools)
         choice = ask.tool_choice if isinstance(ask.tool_choice, str) else getattr(ask.tool_choice, "name", "auto")
         recording = replace(
@@ -247,8 +246,7 @@ class _Network(httpx.AsyncBaseTransport):
     Attributes:
         headers: the response's HTTP headers, with names in lower case.
         headers_after: seconds from sending the request to receiving the response headers.
-        reused: true if an earlier request used the same connection; None if unknown. Only httpx's own transports report
-            it.
+        reused: true if an earlier request used the same connection; None if the transport doesn't report connections.
     """
 
     def __init__(self, client: httpx.AsyncClient) -> None:

@@ -70,7 +70,7 @@ class ProbeRequest:
         patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
         leave: true: cancel the request after the first bytes of its response.
         modes: the modes in which the request is sent: with streaming, without streaming, or both.
-        fresh: returns a copy of the request with new random values. The runner calls this function for each repetition.
+        fresh: creates the request with other random values; called for each repetition.
         follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
             `--dry-run` has no responses, so it prints the messages of this object.
         exact: true: repetitions keep the temperature setting.
@@ -164,7 +164,7 @@ class Conclusion:
 
     Attributes:
         saw: a short description of what the probe observed.
-        does: what streamfold does about it, or what the user should do.
+        does: what streamfold does in this case, or what the user should do.
         settings: the settings that the provider's profile needs.
         telling: the numbers of the most relevant responses. If it is empty, all responses of the probe are relevant.
         certain: true if one response is enough for this conclusion. If false, the verdict "unfaithful" counts only if
@@ -192,7 +192,7 @@ class Probe:
         asks: the requests to send. A probe without requests judges all responses of the test run.
         judge: called with a mapping from request names to responses; returns the conclusion.
         apis: the adapters of the APIs that the probe applies to.
-        whim: true if the result depends on the model. The probe is then sent up to three times.
+        whim: true if the result depends on the model. The runner then sends the probe up to three times.
         basic: true if the test run skips all other probes when this probe gets no complete response.
         needs: the name of another probe. This probe is skipped if the other one has the verdict "no", "fault" or
             "skipped".

@@ -83,8 +83,8 @@ def edited(
 
 
 def if_refused(ok: str, name: str, value: Any, does: str) -> Judge[ProbeResponse]:
-    """Returns a judge for a feature. If the server rejects the feature, the judge's conclusion contains a quirk that
-    removes the feature from requests.
+    """Returns a function that judges whether a server accepts a feature. For a rejected feature, the conclusion has the
+    setting that removes the feature from requests.
     """
     return lambda seen: set_quirk(refusal(seen), does, name, value) if seen.refused else Conclusion("ok", ok)
 
@@ -103,7 +103,9 @@ def refusal(seen: ProbeResponse) -> str:
 
 
 def set_quirk(why: str, does: str, name: str, value: Any, *more: Setting) -> Conclusion:
-    """Returns a conclusion that adds a quirk to the provider's settings."""
+    """Returns the conclusion that the provider's configuration needs a quirk: a setting for what the server does
+    differently.
+    """
     return Conclusion("set", why, does, (Setting(("quirks", name), value, why), *more))
 
 
@@ -123,12 +125,12 @@ def accepted(name: str) -> Callable[[Answers], bool]:
 
 
 def with_members(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that sets fields of the request body."""
+    """Returns a function that sets fields of a request body."""
     return lambda body: {**body, **members}
 
 
 def without_members(*names: str, **members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that removes fields from the request body and sets other fields."""
+    """Returns a function that removes fields from a request body and sets other fields."""
     return lambda body: {name: value for name, value in body.items() if name not in names} | members
 
 
@@ -170,7 +172,7 @@ def force_a_call(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def edit_messages(edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> Callable[[dict[str, Any]], Any]:
-    """Returns an edit that changes the list of messages in a request body."""
+    """Returns a function that changes the list of messages in a request body."""
     return lambda body: {**body, "messages": edit(body["messages"])}
 
 
@@ -180,18 +182,18 @@ def unclear(saw: str) -> Conclusion:
 
 
 def doubtful(saw: str, does: str = "") -> Conclusion:
-    """Returns the conclusion that a response is unfaithful, which counts only if repetitions agree."""
+    """Returns the verdict "unfaithful", which counts only if all repetitions have the same verdict."""
     return Conclusion("unfaithful", saw, does, certain=False)
 
 
 def numbers_of(responses: Iterable[ProbeResponse]) -> tuple[int, ...]:
-    """Returns the numbers of responses, for `Conclusion.telling`."""
+    """Returns the numbers of the responses, for `Conclusion.telling`."""
     return tuple(seen.number for seen in responses)
 
 
 def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
-    """Judges whether the codes in a text reached the model. A model that finds some of the codes should also find the
-    others.
+    """Judges whether the response contains the codes of the text `told`. A model that finds some of the codes should
+    also find the others.
     """
     expected = told_codes(told)
     lost = [name for name, value in expected.items() if value not in seen.text]

@@ -72,7 +72,7 @@ def _format(schema: dict[str, Any], strict: bool | None = None) -> Any:
 
 
 def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that restores a tool's original schema, because the profile may have changed it."""
+    """Returns a function that restores a tool's original schema, because the profile may have changed the schema."""
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
         (tool,) = body["tools"]

@@ -18,7 +18,7 @@ _LONG_PAUSE = 5.0  # seconds between two pieces
 
 
 def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what: str, does: str) -> Conclusion:
-    """Returns a conclusion from some of the responses. Its description is their count, followed by `what`."""
+    """Returns a conclusion about the responses `found`. Its description is their number, followed by `what`."""
     saw = f"{len(found)} of {len(answers)} responses{what}"
     return Conclusion(verdict, saw, does, telling=numbers_of(found))
 
@@ -26,8 +26,8 @@ def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what:
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns a judge whose verdict is `verdict` if a response passes the test, otherwise "ok". `what` describes the
-    first response that passes the test.
+    """Returns a function that judges all responses. Its verdict is `verdict` if a response passes the test, otherwise
+    "ok". `what` describes the first response that passes the test.
     """
 
     def judge(answers: Answers) -> Conclusion:
@@ -40,7 +40,7 @@ def _shows(
 
 
 def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge whose verdict is "fault" if a request ended in this way, otherwise "ok"."""
+    """Returns a function whose verdict is "fault" if a request ended in this way, otherwise "ok"."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
@@ -54,7 +54,7 @@ def _statuses(answers: Answers) -> Conclusion:
 
 
 def _failed_plainly(seen: ProbeResponse, answers: Answers) -> bool:
-    """Returns whether the server rejected a request that is the same as requests that it accepted."""
+    """Returns whether the server rejected a request although it accepted the same request at another time."""
     if not seen.refused:
         return False
     return any(other.fine and other.sent == seen.sent for other in answers.values()) or seen.probe == "answers"
@@ -104,7 +104,7 @@ def _seconds(value: float) -> str:
 
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge whose verdict is `verdict` if a response has this kind of damage, otherwise "ok"."""
+    """Returns a function whose verdict is `verdict` if a response has this kind of damage, otherwise "ok"."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
@@ -141,7 +141,7 @@ def _content_type(answers: Answers) -> Conclusion:
 
 
 def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a judge whose verdict is `verdict` if a response has one of these warnings, otherwise "ok"."""
+    """Returns a function whose verdict is `verdict` if a response has one of these warnings, otherwise "ok"."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]

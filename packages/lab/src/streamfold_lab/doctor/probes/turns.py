@@ -25,7 +25,8 @@ HISTORY = (
 def raw_history(
     call_id: str | None = None, result: Any = None, drop: Sequence[str] = (), **turn: Any
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that puts values into the request's history as they are, even if the profile would change them.
+    """Returns a function that changes the tool call and its result in a request's history. The profile can't undo these
+    changes.
 
     Args:
         call_id: the id of the tool call.
@@ -48,7 +49,7 @@ def raw_history(
 
 
 def _signed_calls(**members: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that adds these fields to the tool calls in a Chat Completions request, and removes their other
+    """Returns a function that adds fields to the tool calls in a Chat Completions request, and removes their thought
     signatures.
     """
 

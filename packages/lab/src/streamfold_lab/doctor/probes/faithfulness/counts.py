@@ -57,9 +57,7 @@ def _cut_copy(rng: Random) -> ProbeRequest:
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
-    """Returns how many tokens a known text has per character, measured with a response that the token limit cut off. If
-    the model reasons without showing it, the result is too high.
-
+    """Returns how many tokens per character a known text has, measured with a response that the token limit cut off.
     Hidden reasoning makes the result too high.
     """
     if seen is None or not seen.fine or seen.reply.finish_reason != "length":
@@ -113,8 +111,8 @@ def _counts(answers: Answers) -> Conclusion:
 
 
 def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
-    """Judges the output token count of a text that is `rate` tokens per character long. Returns None if the count is
-    right.
+    """Judges the output token count of a response, for which `rate` tokens per character are expected. Returns None if
+    the count is right.
     """
     seen = answers.get("copy")
     usage = seen.reply.usage if seen else None

@@ -258,7 +258,7 @@ _READ_FILE = Tool("read_file", "Reads a file.", {"type": "object", "properties":
 
 
 def _results(name: str, make: Callable[[Random], list[str]], special: str) -> ProbeRequest:
-    """Returns a request that ends with tool results that contain two codes."""
+    """Returns a request whose last messages are tool results with two codes."""
 
     def fresh(rng: Random) -> ProbeRequest:
         number, results = rng.randrange(10**4), make(rng)
@@ -353,7 +353,7 @@ _MANY = 60  # tools, more than servers are known to cut
 
 
 def _of_tools(count: int) -> ProbeRequest:
-    """Returns a request with `count` tools, which asks the model to call the last one."""
+    """Returns a request with `count` tools, whose prompt tells the model to call the last tool."""
 
     def fresh(rng: Random) -> ProbeRequest:
         schema = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}

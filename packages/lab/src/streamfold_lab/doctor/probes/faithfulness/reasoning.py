@@ -44,7 +44,7 @@ def _reasoning_size(reply: Reply) -> int:
 
 
 def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns an edit that adds the model's reasoning to a Chat Completions request, even if the profile leaves
+    """Returns a function that adds the model's reasoning to a Chat Completions request, even if the profile leaves
     reasoning out.
     """
     name = reasoning_member(seen)
@@ -60,7 +60,7 @@ def _sent_back(seen: ProbeResponse) -> Callable[[dict[str, Any]], dict[str, Any]
 
 def _with_result(*, told: bool) -> Callable[[Answers], ProbeRequest | None]:
     """Returns a function that creates the request with the tool result. With `told`, the text of the earlier assistant
-    message also contains the number.
+    message contains the number that the model thought of.
     """
 
     def follow(answers: Answers) -> ProbeRequest | None:

@@ -31,7 +31,7 @@ def _lines(rng: Random) -> ProbeRequest:
 
 
 def _repeats_what_follows(separator: str) -> Callable[[ProbeResponse], Conclusion]:
-    """Returns a judge that compares the response with the text after `separator` in the prompt."""
+    """Returns a function that compares the response with the text after `separator` in the prompt."""
 
     def judge(seen: ProbeResponse) -> Conclusion:
         wanted = prompt_of(seen).partition(separator)[2]
