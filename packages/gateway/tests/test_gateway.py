@@ -684,7 +684,7 @@ def test_this_machine_alone_by_default(tmp_path: Path) -> None:
     config = written(tmp_path, "")
     assert settings(config).host == "127.0.0.1"
     for host in ("0.0.0.0", "::", "192.0.2.1", "my-machine.example"):
-        with pytest.raises(ConfigError, match="it asks for no key"):
+        with pytest.raises(ConfigError, match="without a key: set api_key_env"):
             settings(config, host=host)
     assert [settings(config, host=host).host for host in ("localhost", "::1")] == ["localhost", "::1"]
 
@@ -695,7 +695,7 @@ def test_this_machine_alone_by_default(tmp_path: Path) -> None:
         ("[gateway]\nport = 'x'", "streamfold.toml:2: gateway.port: must be a whole number"),
         ("[gateway]\nport = 70000", "streamfold.toml:2: gateway.port: must not be more than 65535"),
         ("[gateway]\nprot = 'x'", "streamfold.toml:2: gateway.prot: unknown key (did you mean 'port'?)"),
-        ("[gateway]\nhost = '0.0.0.0'", "other machines could use a server on 0.0.0.0, and it asks for no key"),
+        ("[gateway]\nhost = '0.0.0.0'", "other machines could use a server on 0.0.0.0 without a key"),
     ],
 )
 def test_mistakes_in_the_settings(tmp_path: Path, text: str, message: str) -> None:

@@ -365,6 +365,6 @@ async def test_a_store_that_fails_later_stops_nothing(tmp_path: Path, caplog: py
         await ask.aclose()
     assert made["text"] == ["one", "two"]
     assert {record.message for record in caplog.records} == {
-        "answers could not be read",
+        "the stored answers could not be read: their rows are sent again",
         "1 answers could not be stored",
     }

@@ -76,8 +76,8 @@ async def test_shards_that_are_no_whole_job(tmp_path: Path) -> None:
             if path.suffix == ""
         }
         for names, problem in {
-            "0of2 0of3": "different splits of the job and share rows: 0/2, 0/3",
-            "0of3 1of3 1of2": "different splits",
+            "0of2 0of3": "different numbers of shards, so they share rows: 0/2, 0/3",
+            "0of3 1of3 1of2": "different numbers of shards",
             "0of2 tools": "they differ in tools",
             "0of3 1of3": r"missing rows: shard 2/3, 2 rows\. `streamfold batch export` writes the answers so far",
             "0of2": "shard 1/2, 3 rows",

@@ -9,15 +9,16 @@ With every provider, the gateway sends text to the client as it arrives, and eac
 These modules handle a request, in this order:
 
     app                       the ASGI app: routes, list of models, health checks
-    handler                   the life of one HTTP request
+    handler                   calls the other modules, and sends the request to its provider
     auth                      checks the client's key, host and origin
-    request_body              reads and parses the body, within limits
-    apis                      parses the requests of each API, and serializes responses and errors
+    request_body              receives and parses the body, within limits
+    client_members            removes fields that the client may not send
     models                    finds the provider for the name of a model
+    apis, conversation        parse the requests of each API, adapt them to providers, serialize responses and errors
     rate_limits               reserves and charges tokens and cost
-    answering                 sends the request to the provider and writes the response
-    response_stream           the connection to the client during a response
+    response_stream           sends the response to the client
     stored_responses          stores, resumes and cancels responses
+    websockets                the Responses API over WebSockets
     http_errors, request_log, metrics
 
 `factory` creates the app from the settings (`config`). `server` is the main process of `streamfold serve`, and `worker`

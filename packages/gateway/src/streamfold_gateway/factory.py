@@ -25,13 +25,13 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
     made = config.package_table("gateway", GatewaySettings, **overrides)
     if not made.needs_key and not made.open and not is_loopback(made.host):
         raise ConfigError(
-            f"other machines could use a server on {made.host}, and it asks for no key: set api_key_env in [gateway],"
-            " or open = true if that is intended"
+            f"other machines could use a server on {made.host} without a key: set api_key_env in [gateway], or"
+            " open = true if that is intended"
         )
     if made.workers > 1 and made.ui:
-        raise ConfigError(f"ui: the page needs a single worker process, but workers is {made.workers}; set one of them")
+        raise ConfigError(f"ui: the page needs a single worker process, but workers is {made.workers}: set workers = 1")
     if made.workers > 1 and os.name != "posix":
-        raise ConfigError("workers: several processes can share a port on POSIX systems only; start several gateways")
+        raise ConfigError("workers: only on POSIX systems can processes share a port: set workers = 1")
     return made
 
 

@@ -1,9 +1,9 @@
-"""Serves the Responses API over WebSockets: each `response.create` message is handled like a POST request with the same
-body.
+"""Serves the Responses API over WebSockets. The gateway handles each `response.create` message like a POST request with
+the same body.
 
-Keys, limits, budgets, stored responses and logs therefore work as over HTTP. In addition, a WebSocket connection
-remembers the newest response for each `stream_id` (called a lane). So the next message with this `stream_id` can
-continue that response, even with `store: false`.
+So keys, limits, budgets, stored responses and logs work as over HTTP. In addition, the gateway remembers the newest
+response of each lane, which is the series of messages with one `stream_id`. The next message of the lane can continue
+that response, even with `store: false`.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -70,10 +70,10 @@ class WebSocketEndpoint:
     Args:
         answer: the ASGI app that handles a POST request.
         stores: true if the app stores responses unless a request has `store: false`.
-        now: returns the time in seconds, for the age of connections.
+        now: returns the time in seconds. It is used for the age of connections.
 
     Attributes:
-        stops: true if the server is stopping, so that connections handle no further messages.
+        stops: true if the server stops, so that connections handle no more messages.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class WebSocketEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _NewestResponse:
-    """The newest response of a lane, which is a series of messages with the same `stream_id`.
+    """The newest response of a lane: of the messages with one `stream_id`.
 
     Attributes:
         items: the JSON of the conversation's items, including the response's output.
-        user: the end user that its request named.
+        user: the end user that the request named.
     """
 
     response_id: str
@@ -126,13 +126,13 @@ class _NewestResponse:
 
 @dataclass(slots=True)
 class _Turn:
-    """A client's request over the WebSocket, and the state of its response.
+    """A client's request over the WebSocket.
 
     Attributes:
-        body: the body of the POST request that the message is converted to.
-        conversation: the input items to remember together with the response's output; None if the connection needn't
-            remember them, because the response is stored.
-        previous: the remembered response that the request continues.
+        body: the body of the POST request that the message becomes.
+        conversation: the input items that the connection remembers together with the response's output; None if the
+            response is stored.
+        previous: the id of the remembered response that the request continues; None for other requests.
     """
 
     body: bytes
@@ -143,7 +143,9 @@ class _Turn:
 
 
 class _Connection:
-    """A client's WebSocket connection. Requests are handled one after the other, even if their `stream_id` differs."""
+    """A client's WebSocket connection. The gateway handles its requests one after the other, even if their `stream_id`
+    differs.
+    """
 
     def __init__(self, endpoint: WebSocketEndpoint, scope: Any, receive: Receive, send: Send) -> None:
         self._endpoint = endpoint
@@ -165,7 +167,7 @@ class _Connection:
         self._idle.cancel()
 
     async def run(self) -> None:
-        """Handles requests until the client disconnects, or the connection is too old."""
+        """Handles requests until the client disconnects or the connection is an hour old."""
         code = _SERVER_STOPS
         waiting, messages = anyio.create_memory_object_stream[str](_WAITING)
         try:
@@ -186,7 +188,7 @@ class _Connection:
                 await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
-        """Receives messages even while a response is sent, to notice when the client disconnects."""
+        """Receives messages, also during a response, so that it notices when the client disconnects."""
         async with waiting:
             while (message := await self._receive())["type"] == "websocket.receive":
                 text = message.get("text")
@@ -279,8 +281,8 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Returns the turn for a request, with the remembered conversation in its input. Raises HTTPError for an
-        invalid request.
+        """Converts a message to a turn. If the message continues a remembered response, its conversation becomes part
+        of the input. Raises HTTPError for an invalid message.
         """
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")
@@ -299,7 +301,9 @@ class _Connection:
         return _Turn(body, lane, user, conversation, found[0].response_id if found else None)
 
     def _headers(self, turn: _Turn) -> list[tuple[bytes, bytes]]:
-        """Returns the headers for the POST request, with those from the client's WebSocket request."""
+        """Returns the headers of the POST request: those of the client's WebSocket request, with another content type
+        and length.
+        """
         kept = [
             (name, value)
             for name, value in self._scope["headers"]
@@ -318,7 +322,7 @@ class _Connection:
             await self.forward(turn, "response.completed", {"sequence_number": 1, "response": done})
 
     async def forward(self, turn: _Turn, kind: str, event: str | dict[str, Any]) -> None:
-        """Sends a response's event to the client. Remembers the response when it is complete."""
+        """Sends an event of a response to the client. Remembers the response after its last event."""
         if isinstance(event, str) and turn.lane is None and turn.previous is None and kind not in _ENDS:
             await self._send(event)
             return
@@ -371,8 +375,8 @@ class _Connection:
 
 
 class _EventWriter:
-    """The ASGI function `send` of an emulated POST request. Passes on each SSE event, or an error response, to the
-    WebSocket.
+    """The ASGI function `send` for the POST request that a message has become. Sends each SSE event, or the error
+    response, over the WebSocket.
 
     Attributes:
         ended: true if the end of the response has been written.

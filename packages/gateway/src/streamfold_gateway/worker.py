@@ -1,8 +1,8 @@
 """The ASGI app of one worker process of `streamfold serve`, and how the process starts and stops.
 
 On SIGTERM and SIGINT, a granian worker closes its port, completes the responses in flight and ends the app's lifespan.
-But a gateway first has to accept requests for `drain` more seconds. So this app handles SIGTERM itself, and raises
-SIGINT after that time.
+But the gateway accepts requests for `drain` more seconds. So this app handles SIGTERM itself, and raises SIGINT after
+that time.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Worker:
 
     Args:
         gateway: the app that handles requests.
-        settings: the server settings; this class uses `drain` and `shutdown`.
+        settings: the settings of the server, such as `drain` and `shutdown`.
         shared: the folder that the workers share.
         generation: the number of configuration reloads before this worker was started.
-        page: the page that the worker serves in addition to the gateway.
+        page: a web page that the worker serves beside the gateway's endpoints.
     """
 
     def __init__(
@@ -71,8 +71,7 @@ class Worker:
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
         """Handles an HTTP request. If the response ends before the request body, receives the rest of the body and
-        drops it. Otherwise hyper would close the connection, and a client that is still sending its body would get an
-        error in place of the response.
+        drops it.
 
         Otherwise hyper would close the connection, and a client that is still sending would get an error instead of the
         response.
@@ -153,7 +152,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        """Starts to drain and stop. If another stop signal arrives, ends the current wait (`drain` or `shutdown`)."""
+        """Begins to stop the worker. A further stop signal ends the current wait (`drain` or `shutdown`)."""
         signals = stop_signals(self._shared)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_in_order())
@@ -171,7 +170,7 @@ class Worker:
             await self._wait(self._settings.drain)
         self._gateway.draining = self._closes_connections = True
         await self._wait(_READ_ON_SECONDS)
-        log.info("worker %d stops, with %d answers in flight", os.getpid(), self._gateway.running)
+        log.info("worker %d stops, with %d responses in flight", os.getpid(), self._gateway.running)
         signal.raise_signal(signal.SIGINT)
         await self._wait(self._settings.shutdown)
         self._out_of_time = True
@@ -195,7 +194,7 @@ def stop_signals(shared: Path) -> int:
 
 
 class OneLine(logging.Filter):
-    """Escapes line ends and control characters in log messages, because log messages quote clients and providers."""
+    """Escapes line ends and control characters in log messages, which may quote clients and providers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), ()
@@ -242,4 +241,4 @@ def _log_served(models: ModelRouter, settings: GatewaySettings, page: GatewayPag
         log.info("Page with the last responses: %s%s", here, page.path)
     log.info("Models: %s", ", ".join(models.describe()))
     for problem in models.problems():
-        log.warning("%s. Its requests get HTTP 500 until the server is started with it", problem)
+        log.warning("%s, and restart the server. Until then, requests to this provider get HTTP 500", problem)

@@ -83,7 +83,7 @@ def _check_shards(ledgers: list[Ledger]) -> None:
     shards = [ledger.shard for ledger in ledgers]
     names = ", ".join(f"{first}/{step}" for first, step in shards)
     if len({step for _, step in shards}) > 1:
-        raise ConfigError(f"the ledgers belong to different splits of the job and share rows: {names}")
+        raise ConfigError(f"the ledgers split the job into different numbers of shards, so they share rows: {names}")
     if len(set(shards)) < len(shards):
         raise ConfigError(f"two of the ledgers belong to the same shard: {names}")
 

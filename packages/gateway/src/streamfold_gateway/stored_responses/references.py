@@ -29,7 +29,9 @@ def input_items(given: Any) -> list[Any]:
 
 
 def listed_item(item: Any, item_id: str) -> dict[str, Any]:
-    """Returns an input item as the API lists it: with an id, and with its text as a content part."""
+    """Returns an input item in the form of the API's list of input items: with an id, and with its text as a content
+    part.
+    """
     made = {"id": item_id, "type": "message", **item} if isinstance(item, Mapping) else {"id": item_id}
     if made.get("type") == "message" and isinstance(text := made.get("content"), str):
         kind = "output_text" if made.get("role") == "assistant" else "input_text"
@@ -38,12 +40,12 @@ def listed_item(item: Any, item_id: str) -> dict[str, Any]:
 
 
 class ReferenceResolver:
-    """Resolves references in the requests of one client.
+    """Reads the stored items to which a client's requests refer.
 
     Args:
         owner: the id of the client's key.
         user: the end user that the request names.
-        count: called with the size of the stored items before they replace a reference; may raise HTTPError.
+        count: called with the size of stored items that will replace a reference. It may raise HTTPError.
     """
 
     def __init__(
@@ -55,11 +57,10 @@ class ReferenceResolver:
         self._count = count
 
     async def earlier_items(self, response_id: str) -> list[Any]:
-        """Returns the input and output items of a response and of all responses before it in the same conversation, in
-        order.
+        """Returns the input and output items of a response and of all earlier responses in its conversation, in order.
 
         Raises:
-            HTTPError: one of the responses isn't stored or hasn't ended, or the items together are too large.
+            HTTPError: one of the responses isn't stored or hasn't ended, or all items together are too large.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -81,11 +82,11 @@ class ReferenceResolver:
         return [item for turn in reversed(turns) for item in turn]
 
     async def resolved(self, items: list[Any]) -> list[Any]:
-        """Returns the items after replacing each item reference by the stored item. A reference to an unknown item
-        stays in the list.
+        """Returns a copy of the list in which stored items replace the item references. References to unknown items
+        stay.
 
         Raises:
-            HTTPError: the items together are too large.
+            HTTPError: all items together are too large.
         """
         outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
         sizes: dict[str, int] = {}
@@ -111,7 +112,7 @@ class ReferenceResolver:
 
 @contextmanager
 def _within_reason() -> Iterator[None]:
-    """Raises an error if the store takes too long to respond."""
+    """Raises HTTPError if the block, which reads from the store, takes longer than ten seconds."""
     try:
         with anyio.fail_after(_PATIENCE):
             yield
@@ -121,6 +122,6 @@ def _within_reason() -> Iterator[None]:
 
 
 def without_cut_calls(output: list[Any]) -> list[Any]:
-    """Returns the output of a response without incomplete tool calls, because no client can send results for them."""
+    """Removes incomplete tool calls from the output of a response, because no client can send their results."""
     calls = ("function_call", "custom_tool_call")
     return [item for item in output if not (item["type"] in calls and item.get("status") == "incomplete")]

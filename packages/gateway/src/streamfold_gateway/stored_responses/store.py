@@ -18,7 +18,7 @@ FINAL = ("completed", "incomplete", "failed", "cancelled")
 
 
 def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
-    """Splits concatenated SSE events. `last` is the `sequence_number` of the last event."""
+    """Splits the bytes of several SSE events into events. `last` is the `sequence_number` of the last one."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
         if block.startswith(b"event: "):
@@ -33,7 +33,7 @@ def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
 def interrupted_response(
     response: Mapping[str, Any], events: Iterable[SerializedEvent], status: str, **members: Any
 ) -> tuple[dict[str, Any], SerializedEvent]:
-    """Returns the response object of an interrupted response with the output received so far, and its final event.
+    """Ends an interrupted response: returns its response object with the output received so far, and its final event.
 
     Args:
         members: additional fields of the response object, such as `error`.
@@ -72,10 +72,10 @@ class StoredResponse:
         owner: the id of the gateway key that owns the response.
         user: the end user that owns the response, as returned by `named_end_user`.
         items: the input items of its request.
-        previous: the id of the response that this response continues.
-        response: the response object of the Responses API, as far as it has been stored.
-        resumable: true if its events are stored too, so that a client can resume the stream.
-        last: the final event, if the process that ran the response has stopped before the end.
+        previous: the id of the response that this response continues; None for the first response of a conversation.
+        response: the response object of the Responses API, as it was last stored.
+        resumable: true if the events are stored too, so that a client can resume the stream.
+        last: the final event that the gateway adds if the process that made the response stopped early; otherwise None.
     """
 
     id: str
@@ -100,7 +100,7 @@ class ResponseStore:
         size: maximum size of all stored responses together, in bytes.
 
     Attributes:
-        most: the maximum size of one response object, and of one response's events, in bytes.
+        most: the maximum size of a response object in bytes, and also of all events of one response.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -117,12 +117,12 @@ class ResponseStore:
         ended: bool,
         head: bool = True,
     ) -> bool:
-        """Stores a response, or its changes. Returns whether they were stored.
+        """Stores a response or its changes. Returns False if they are too large for the store.
 
         Args:
             state: the JSON of the response object; empty if it hasn't changed.
-            events: the events that are new since the last call, in order.
-            head: also store the input items of the request.
+            events: the events since the last call, in order.
+            head: store the input items of the request too.
         """
         values: dict[str, bytes] = {}
         if head:
@@ -188,12 +188,12 @@ class ResponseStore:
         return await self.store.delete(owner, response_id)
 
     async def cancel(self, kept: StoredResponse) -> None:
-        """Requests cancellation from the process that runs a response."""
+        """Asks the process that runs a response to cancel it."""
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
     async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
-        """Returns how another process wants to end a response that runs in this process; None if no process requested
-        that.
+        """Returns whether another process has requested to cancel or to delete a response that runs in this process;
+        None without a request.
         """
         cancelled = f"{kept.id}/cancelled"
         try:
@@ -218,7 +218,7 @@ class ResponseStore:
 async def _parsed(data: bytes) -> Any:
     """Parses the JSON of a stored value. Raises ValueError if the JSON is invalid or nested too deeply.
 
-    `from_json` limits the nesting depth. The module `json` would recurse up to Python's recursion limit. A finalizer
-    that the garbage collector runs at that depth fails.
+    `from_json` limits the nesting depth. The module `json` would recurse up to Python's recursion limit, where a
+    finalizer that the garbage collector runs would fail.
     """
     return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)

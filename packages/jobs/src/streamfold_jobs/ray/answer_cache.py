@@ -80,7 +80,7 @@ class AnswerCache:
         except StoreError as error:
             if not self._reached:
                 raise ConfigError(f"answers: the store can't be read: {error}") from None
-            _logger.warning("answers could not be read", exc_info=error)
+            _logger.warning("the stored answers could not be read: their rows are sent again", exc_info=error)
             return {}
         self._reached = True
         answers = {key: answer for key, value in found.items() if (answer := _read_answer(value)) is not None}
