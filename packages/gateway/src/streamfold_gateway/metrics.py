@@ -133,7 +133,7 @@ class Metrics:
 
 
 def forget_dead_processes(folder: Path) -> None:
-    """Removes the gauges of worker processes that were killed. The counters of these processes stay."""
+    """Removes the gauges of worker processes that were killed. Their counters stay."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in folder.glob("gauge_live*.db"):

@@ -141,7 +141,7 @@ class UsageMeter:
         await self._reservation.aclose()
 
     def settle(self) -> None:
-        """Charges the usage that is known now."""
+        """Charges the usage that the meter knows so far."""
         if self._began is None:
             self._reservation.cancel()
             return

@@ -70,7 +70,7 @@ class WebSocketEndpoint:
     Args:
         answer: the ASGI app that handles a POST request.
         stores: true if the app stores responses unless a request has `store: false`.
-        now: returns the time in seconds. It is used for the age of connections.
+        now: the clock by which connections grow old, in seconds.
 
     Attributes:
         stops: true if the server stops, so that connections handle no more messages.

@@ -50,7 +50,7 @@ class ClientRequest:
         body: the JSON body of the request, without the fields that the client may not send.
         parsed: the request that the gateway parsed from the body.
         route: the provider and the model for the model name in the request.
-        stream: true if the client requested a stream.
+        stream: true if the client requested a streamed response.
         id: the id that the gateway gives to the response.
         created: when the request arrived, in seconds since 1970.
         headers: the HTTP headers, with names in lower case.

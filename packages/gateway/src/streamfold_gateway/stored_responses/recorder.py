@@ -85,7 +85,7 @@ class Recorder:
             self.forget_events()
 
     def close(self) -> None:
-        """Removes the response from the shared memory limit."""
+        """Stops counting the response towards the memory limit."""
         self._memory.remove(self)
 
     def forget_events(self) -> None:
@@ -295,7 +295,7 @@ class BackgroundResponse(Recorder):
         return not self._not_stored
 
     def close(self) -> None:
-        """Removes the response from the shared memory limit. Frees its memory when no block of `used` needs it."""
+        """Stops counting the response towards the memory limit. Frees its memory when no block of `used` needs it."""
         super().close()
         self._closed = True
         self._free_unused()
