@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ from openai import AsyncOpenAI
 
 from gateways import MESSAGES, RESPONSES, behind, client_of
 from streamfold import Provider
+from streamfold.stores import MemoryStore
 from streamfold.testing import ScriptedProvider
 from streamfold_gateway import gateway
 from tables import each_row
@@ -61,6 +63,30 @@ async def test_the_provider_compacts() -> None:
     assert sent["input"][1:] == TALK[1:]
     assert after.status_code == 200, after.text
     assert json.loads(second.content)["input"] == [SAID, OPAQUE, then]
+
+
+class Read(MemoryStore):
+    """A store of turns that notes whose turns were looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owners: list[str] = []
+
+    async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
+        self.owners.append(owner)
+        return await super().get(owner, keys)
+
+
+async def test_no_turn_is_restored_to_be_compacted() -> None:
+    """The turn cache isn't read: its turns have owners, and a summary goes to the one who asked for it."""
+    store = Read()
+    async with behind(COMPACTED, answer("A cat."), adapter="responses", turn_cache=store, keys=["k"]) as client:
+        headers = {"authorization": "Bearer k"}
+        await client.post(f"{RESPONSES}/compact", json={"model": "main", "input": TALK}, headers=headers)
+        assert store.owners == []
+        await client.post(RESPONSES, json={"model": "main", "input": TALK}, headers=headers)
+    assert len(store.owners) == 1
+    assert store.owners != [""]
 
 
 async def test_what_is_not_compacted_stays() -> None:

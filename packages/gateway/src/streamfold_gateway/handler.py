@@ -62,29 +62,6 @@ class IncomingRequest:
     log: RequestLog
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedRequest:
-    """A client's request in the form in which the gateway sends it to the provider.
-
-    Attributes:
-        owner: the id of the client's key; see `GatewayKey.id`.
-        warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
-        turn_cache: the part of the turn cache that belongs to the client; None without a turn cache.
-    """
-
-    api: ClientAPI
-    request: ClientRequest
-    owner: str
-    warnings: tuple[ReplyWarning, ...]
-    turn_cache: TurnCache | None
-    options: GatewayOptions
-    log: RequestLog
-
-    def serializer(self) -> StreamSerializer:
-        """Returns a new serializer for the response to this request."""
-        return self.api.serializer(self.request, self.options)
-
-
 class AnswerOutput(Protocol):
     """The destination of a response. `ResponseStream` sends the response to the client; the recorders of stored
     responses also store it.
@@ -197,17 +174,17 @@ class RequestHandler:
         if request.parsed.compact and request.route.adapters != {api.adapter}:
             # as a server without this endpoint says it: clients then write a summary themselves
             raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
-        routed = self.adapt(incoming, request)
+        request = self.adapt(request)
         if member := incoming.endpoint.count_member:
-            number, estimated = await counted_tokens(routed.request)
+            number, estimated = await counted_tokens(request)
             headers = with_warning(api.headers(log.id), estimated)
             await response.send_json(200, api.count_body(member, number), headers)
             log.answered(estimated or "counted by the provider")
             return
-        await self.send_reply(incoming, routed, routed.serializer(), response)
+        await self.send_reply(incoming, request, api.serializer(request, self.options), response)
 
     async def send_reply(
-        self, incoming: IncomingRequest, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput
+        self, incoming: IncomingRequest, request: ClientRequest, serializer: StreamSerializer, output: AnswerOutput
     ) -> None:
         """Reserves usage for a request, sends the request to its provider, and sends the provider's response to
         `output`.
@@ -218,12 +195,11 @@ class RequestHandler:
         Raises:
             HTTPError, ClientGone: see `reply`.
         """
-        meter = await self.rate_limits.reserve(incoming.client, routed.request)
-        if routed.request.stream:
-            api = incoming.api
-            headers = {**api.headers(incoming.log.id), **api.stream_headers(routed.request)}
-            incoming.response.stream_events(headers, self.options.keepalive, api.keep_alive)
-        await Answer(routed, serializer, output, meter).send()
+        meter = await self.rate_limits.reserve(request)
+        if request.stream:
+            headers = {**request.api.headers(request.id), **request.api.stream_headers(request)}
+            incoming.response.stream_events(headers, self.options.keepalive, request.api.keep_alive)
+        await Answer(request, serializer, output, meter, self.options).send()
 
     async def parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
         """Parses the body of a client's request, and finds the provider for its model.
@@ -265,6 +241,9 @@ class RequestHandler:
         except RecursionError:
             raise http_error(400, "the request body is nested too deeply") from None
         return ClientRequest(
+            api,
+            client,
+            log,
             value,
             parsed,
             route=route or self._models.resolve(parsed.model, client),
@@ -273,35 +252,33 @@ class RequestHandler:
             created=int(time()),
             headers=headers,
             params=params,
-            dropped=dropped,
+            warnings=dropped,
             end_user=user,
         )
 
-    def adapt(self, incoming: IncomingRequest, request: ClientRequest) -> RoutedRequest:
+    def adapt(self, request: ClientRequest) -> ClientRequest:
         """Converts a parsed request to the form in which the provider accepts it.
 
         Raises:
             HTTPError: the gateway can't convert the request for this provider.
         """
-        api, route, user = incoming.api, request.route, request.end_user
+        api, route = request.api, request.route
         try:
             if not self.options.forward_client_ids:
                 request = api.without_client_ids(request)
-            request, dropped = api.adapt_request(request, route.adapters)
+            request = api.adapt_request(request, route.adapters)
         except ConfigError as error:
             raise http_error(400, error.problem, cause=error) from error
-        request, replaced = with_operator_members(request, route.endpoints)
+        request = with_operator_members(request, route.endpoints)
         messages, repaired = repair_conversation(
             request.parsed.messages, route.adapters, own=api.adapter, continues=api.continues
         )
-        if messages != request.parsed.messages:
-            request = replace(request, parsed=replace(request.parsed, messages=messages))
-        cache, owner = self._turn_cache, incoming.client.id
-        if cache is not None and route.takes_arguments and not request.parsed.compact:
-            cache = cache.of(owner, end_user=user, ids=api.returns_ids)
-            request = replace(request, turns_cached=True)
-        warnings = (*request.dropped, *dropped, *replaced, *repaired)
-        return RoutedRequest(api, request, owner, warnings, cache, self.options, incoming.log)
+        if repaired:
+            request = replace(request, parsed=replace(request.parsed, messages=messages)).with_warnings(repaired)
+        if self._turn_cache is not None and route.takes_arguments and not request.parsed.compact:
+            cache = self._turn_cache.of(request.client.id, end_user=request.end_user, ids=api.returns_ids)
+            request = replace(request, turn_cache=cache)
+        return request
 
 
 class AppTaskGroup:
@@ -368,18 +345,27 @@ class Answer:
     """Sends one request to its provider, and the provider's response to the client.
 
     Args:
+        request: the request in the form in which the provider accepts it.
         serializer: converts the response to the client's API.
         meter: charges the usage of the request to the client's key. If `meter.reads_on` is true and the client
             disconnects, the class receives the provider's stream for up to 10 more seconds, because the usage arrives
             at its end.
     """
 
-    def __init__(self, routed: RoutedRequest, serializer: StreamSerializer, output: AnswerOutput, meter: Meter) -> None:
-        self._routed = routed
-        self._api = routed.api
+    def __init__(
+        self,
+        request: ClientRequest,
+        serializer: StreamSerializer,
+        output: AnswerOutput,
+        meter: Meter,
+        options: GatewayOptions,
+    ) -> None:
+        self._request = request
+        self._api = request.api
         self._output = output
         self._meter = meter
-        self._writer = ReplyWriter(serializer, streams=routed.request.stream)
+        self._options = options
+        self._writer = ReplyWriter(serializer, streams=request.stream)
         self._unsent: list[bytes] = []  # events of chunks that were read together with the next one
 
     async def send(self) -> None:
@@ -391,13 +377,13 @@ class Answer:
         """
         output, meter = self._output, self._meter
         try:
-            with requests_of(self._routed.owner):
+            with requests_of(self._request.client.id):
                 async with output.while_connected(_READ_ON_SECONDS if meter.reads_on else 0.0):
                     try:
                         await self._send()
                     except anyio.get_cancelled_exc_class():
                         if not output.gone:  # the server stops: an answer that has begun must not look complete
-                            self._routed.log.stopped()
+                            self._request.log.stopped()
                             with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
                                 await self._send_shutdown_error()
                         raise
@@ -413,7 +399,7 @@ class Answer:
             refusal = _error_response(error)
             if not self._output.started:
                 raise refusal from refusal.cause
-            self._routed.log.failed(refusal)
+            self._request.log.failed(refusal)
             partial = error.partial if isinstance(error, APIError) else None
             failure = self._writer.fail(self._api.stream_info(refusal), partial)
             await self._end_failed(b"".join([*self._unsent, failure]))
@@ -425,13 +411,13 @@ class Answer:
             HTTPError: the gateway can't convert the request for the provider.
             APIError: the provider failed.
         """
-        routed, output, meter, writer = self._routed, self._output, self._meter, self._writer
+        request, output, meter, writer = self._request, self._output, self._meter, self._writer
         try:
-            stream = routed.request.route.stream(
-                routed.request.parsed,
-                repair_history=routed.options.repair_history,
+            stream = request.route.stream(
+                request.parsed,
+                repair_history=self._options.repair_history,
                 partial_tool_calls=self._api.streams_partial_calls,
-                turn_cache=routed.turn_cache,
+                turn_cache=request.turn_cache,
             )
             meter.begin(stream)
             async with stream:
@@ -455,7 +441,7 @@ class Answer:
                 if output.gone:
                     raise ClientGone
                 reply = writer.writable(stream.reply)
-                return replace(reply, warnings=[*routed.warnings, *reply.warnings]) if routed.warnings else reply
+                return replace(reply, warnings=[*request.warnings, *reply.warnings]) if request.warnings else reply
         except APIError as error:
             meter.failed(error)
             raise
@@ -466,7 +452,7 @@ class Answer:
             raise http_error(400, error.problem, cause=error) from error
 
     async def _end(self, reply: Reply) -> None:
-        request = self._routed.request
+        request = self._request
         if request.stream:
             await self._output.write(b"".join([*self._unsent, self._writer.finish(reply)]), last=True)
         else:
@@ -474,7 +460,7 @@ class Answer:
             body = self._api.compaction_body(request, reply) if compact else self._writer.body(reply)
             headers = {**self._api.headers(request.id), **warning_header(reply.warnings)}
             await self._output.send_json(200, body, headers)
-        self._routed.log.completed(reply)
+        request.log.completed(reply)
 
     async def _end_failed(self, events: bytes) -> None:
         *rest, last = self._api.split_failure(events)
@@ -489,7 +475,7 @@ class Answer:
         if self._output.started:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))
         else:
-            await self._output.send_json(*self._api.error_response(refusal, self._routed.request.id))
+            await self._output.send_json(*self._api.error_response(refusal, self._request.id))
 
 
 def _error_response(error: Exception) -> HTTPError:

@@ -211,17 +211,17 @@ class KeyRateLimits:
                 self._limiters[client.name] = limiter
                 store = limiter.store  # one connection for all of them
 
-    async def reserve(self, client: GatewayKey, routed: ClientRequest) -> Meter:
+    async def reserve(self, client_request: ClientRequest) -> Meter:
         """Reserves the expected usage of a client's request. Returns the meter that charges the actual usage.
 
         Raises:
             HTTPError: a limit of the key is reached, its budget is spent, or it has a budget and the model's price is
                 unknown.
         """
+        client, route, request = client_request.client, client_request.route, client_request.parsed
         limiter = self._limiters.get(client.name) if client.name else None
         if limiter is None:
             return Unmetered()
-        route, request = routed.route, routed.parsed
         bound: Cost | None = None
         read = estimated_tokens(request)
         written = route.max_output_tokens(request.options.max_output_tokens) or _most_output(request)

@@ -5,7 +5,6 @@ from .base import (
     APIEndpoint,
     ClientAPI,
     ClientRequest,
-    Warnings,
     counted_tokens,
     permitted_members,
     with_operator_members,

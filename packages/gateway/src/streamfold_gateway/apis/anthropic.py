@@ -21,7 +21,7 @@ from ..client_members import MESSAGES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
+from .base import APIEndpoint, ClientAPI, ClientRequest
 
 # Prompts that are too long for a model, as clients of the Messages API understand it.
 # Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. In any
@@ -88,7 +88,7 @@ class AnthropicAPI(ClientAPI):
             tool_choice=request.parsed.tool_choice,
             # A client that did not request reasoning may not expect such blocks.
             thinking=wants_thinking or options.unasked_thinking,
-            opaque=not request.turns_cached,
+            opaque=request.turn_cache is None,
             fill_finish_reason=True,
         )
 
@@ -117,9 +117,9 @@ class AnthropicAPI(ClientAPI):
         info = self.info(refusal)
         return info.status or refusal.status, {**anthropic_error_body(info), "request_id": answer_id}
 
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> ClientRequest:
         if set(adapters) == {self.adapter}:
-            return replace(request, parsed=_with_anthropic_fields(request)), []
+            return replace(request, parsed=_with_anthropic_fields(request))
         messages = tuple(
             message
             for message in request.parsed.messages

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from streamfold import (
     APIConnectionError,
@@ -24,14 +24,15 @@ from streamfold.serving import (
     StreamSerializer,
     openai_error_body,
 )
+from streamfold.turn_cache import TurnCache
 from streamfold.types import BackendInfo, ErrorInfo, Request
 
+from ..auth import GatewayKey
 from ..client_members import Known, MemberFilter
 from ..config import GatewayOptions, KeyOptions
 from ..http_errors import HTTPError, from_provider_error
 from ..models import ModelRoute
-
-Warnings: TypeAlias = list[ReplyWarning]
+from ..request_log import RequestLog
 
 _TEMPORARY = re.compile(
     "overloaded|rate.?limit|too many requests|(server|internal|connection) error|service unavailable", re.IGNORECASE
@@ -47,6 +48,8 @@ class ClientRequest:
     """A client's request, after the gateway has parsed it.
 
     Attributes:
+        client: the client's key.
+        log: the log of the request.
         body: the JSON body of the request, without the fields that the client may not send.
         parsed: the request that the gateway parsed from the body.
         route: the provider and the model for the model name in the request.
@@ -55,27 +58,30 @@ class ClientRequest:
         created: when the request arrived, in seconds since 1970.
         headers: the HTTP headers, with names in lower case.
         params: the parameters in the URL's path and query.
-        dropped: warnings about request fields that the gateway removed, because the client may not send them.
+        warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
         end_user: the end user that the request names, as returned by `named_end_user`.
-        turns_cached: true if the turn cache stores this response. Its client then needn't send back encrypted
-            reasoning.
+        turn_cache: the part of the turn cache that belongs to the client; None if the turn cache doesn't store the
+            response, so that the client has to send back encrypted reasoning.
         tools: the tools of a Responses API request that the gateway has replaced by function tools, by the names of
             these function tools.
         stored: the fields `store`, `background` and `previous_response_id` of the response object; None if the response
             isn't stored.
     """
 
+    api: ClientAPI
+    client: GatewayKey
+    log: RequestLog
     body: Mapping[str, Any]
     parsed: Request
     route: ModelRoute
     stream: bool
     id: str
     created: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    params: Mapping[str, str] = field(default_factory=dict)
-    dropped: tuple[ReplyWarning, ...] = ()
-    end_user: str = ""
-    turns_cached: bool = False
+    headers: Mapping[str, str]
+    params: Mapping[str, str]
+    warnings: tuple[ReplyWarning, ...]
+    end_user: str
+    turn_cache: TurnCache | None = None
     tools: ClientTools | None = None
     stored: Mapping[str, Any] | None = None
 
@@ -87,6 +93,10 @@ class ClientRequest:
     def with_extra_body(self, extra: Mapping[str, Any]) -> Self:
         """Returns a copy of the request with `extra` as its `extra_body`."""
         return replace(self, parsed=replace(self.parsed, options=replace(self.parsed.options, extra_body=extra)))
+
+    def with_warnings(self, warnings: Iterable[ReplyWarning]) -> Self:
+        """Returns a copy of the request with more warnings."""
+        return replace(self, warnings=(*self.warnings, *warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,22 +234,20 @@ class ClientAPI(ABC):
         """Returns the list of all models."""
         return {"object": "list", "data": [self.model_entry(name, began) for name in names]}
 
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
-        """Converts a request for providers with these adapters. Returns the request, and warnings about the request
-        fields that the gateway dropped.
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> ClientRequest:
+        """Converts a request for providers with these adapters.
 
         Raises:
             ConfigError: the gateway can't convert the request for these providers.
         """
         if set(adapters) == {self.adapter}:
-            return request, []
+            return request
         return self.without_own_fields(request, request.parsed.options.extra_body)
 
     def without_own_fields(
         self, request: ClientRequest, lost: Mapping[str, Any], extra_body: Mapping[str, Any] | None = None
-    ) -> tuple[ClientRequest, Warnings]:
-        """Removes the fields of this API from a request to a provider with another API. Returns the request, and
-        warnings about the dropped fields.
+    ) -> ClientRequest:
+        """Removes the fields of this API from a request to a provider with another API.
 
         Args:
             lost: the fields to drop. The warning leaves out fields without an effect, such as an empty list.
@@ -254,18 +262,16 @@ class ClientAPI(ABC):
         }
         plain = tuple(replace(tool, extra={}) if tool.extra else tool for tool in tools)
         request = replace(request, parsed=replace(request.parsed, tools=plain)).with_extra_body(extra_body or {})
-        return request, [*_not_supported(lost, self.label), *_not_supported(in_tools, self.label)]
+        for members in (lost, in_tools):
+            if names := [name for name, value in members.items() if value not in (None, [], {}, False)]:
+                detail = f"{' and '.join(names)}: only {self.label} supports this; not sent to the provider"
+                request = request.with_warnings([ReplyWarning("option_dropped", detail)])
+        return request
 
     def without_client_ids(self, request: ClientRequest) -> ClientRequest:
         """Returns a copy of the request without the fields in `client_ids`."""
         extra = request.parsed.options.extra_body
         return request.with_extra_body({name: value for name, value in extra.items() if name not in self.client_ids})
-
-
-def _not_supported(members: Mapping[str, Any], api: str) -> Warnings:
-    lost = [name for name, value in members.items() if value not in (None, [], {}, False)]
-    detail = f"{' and '.join(lost)}: only {api} supports this; not sent to the provider"
-    return [ReplyWarning("option_dropped", detail)] if lost else []
 
 
 def permitted_members(
@@ -292,9 +298,8 @@ def permitted_members(
     return kept, tuple(warnings)
 
 
-def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> tuple[ClientRequest, Warnings]:
-    """Prevents a client's request from overriding the `extra_body` in the settings of its provider. Returns the
-    request, and warnings about the values that were replaced or dropped.
+def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> ClientRequest:
+    """Prevents a client's request from overriding the `extra_body` in the settings of its provider.
 
     In `Provider`, the `extra_body` of a request takes precedence over the configured one. So this function replaces the
     client's value of each field that both set by the configured value. If a provider and its fallbacks have different
@@ -312,10 +317,9 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
         else:
             extra[name] = _merged(extra[name], first, name, lost)
     if extra == request.parsed.options.extra_body:
-        return request, []
-    return request.with_extra_body(extra), [
-        _not_sent(lost, "the operator of the gateway has set the same field")
-    ] if lost else []
+        return request
+    why = "the operator of the gateway has set the same field"
+    return request.with_extra_body(extra).with_warnings([_not_sent(lost, why)] if lost else [])
 
 
 def _merged(mine: Any, operators: Any, where: str, lost: list[str]) -> Any:

@@ -19,7 +19,7 @@ from streamfold.types import ErrorInfo, Request
 from ..client_members import GEMINI_MEMBERS
 from ..config import GatewayOptions
 from ..http_errors import HTTPError
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
+from .base import APIEndpoint, ClientAPI, ClientRequest
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
 # What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
@@ -89,14 +89,14 @@ class GeminiAPI(ClientAPI):
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
         return refusal.status, gemini_error_body(self.info(refusal))
 
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> ClientRequest:
         options = request.parsed.options
         extra = dict(options.extra_body)
         config = dict(extra.pop("generationConfig", {}))
         if set(adapters) == {self.adapter}:
             if _wants_thoughts(request.body) and options.reasoning_effort is None:
                 config["thinkingConfig"] = {"includeThoughts": True}
-            return request.with_extra_body({**extra, "generationConfig": config} if config else extra), []
+            return request.with_extra_body({**extra, "generationConfig": config} if config else extra)
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
         return self.without_own_fields(request, members)
 

@@ -24,7 +24,7 @@ from streamfold.types import Request
 from ..client_members import CHAT_MEMBERS, RESPONSES_MEMBERS
 from ..config import GatewayOptions
 from ..conversation import with_one_system
-from .base import APIEndpoint, ClientAPI, ClientRequest, Warnings
+from .base import APIEndpoint, ClientAPI, ClientRequest
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
@@ -55,9 +55,9 @@ class ChatAPI(ClientAPI):
             fill_finish_reason=True,
         )
 
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> ClientRequest:
         if adapters and set(adapters) <= _CHAT:
-            return request, []
+            return request
         extra = dict(request.parsed.options.extra_body)
         request = _with_effort(request, extra.pop("thinking", None))
         kept: dict[str, Any] = {}
@@ -125,16 +125,15 @@ class ResponsesAPI(ClientAPI):
             records=request.stored is not None,
         )
 
-    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> tuple[ClientRequest, Warnings]:
+    def adapt_request(self, request: ClientRequest, adapters: Collection[str]) -> ClientRequest:
         if set(adapters) == {self.adapter}:
-            return request, []
-        warnings: Warnings = []
+            return request
         if not has_only_function_tools(request.body):
             extra = request.parsed.options.extra_body  # of the first reading: without what identifies the client
             read = parse_responses_as_functions(request.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
             request = replace(request, parsed=read.request, tools=read.tools).with_extra_body(rest)
-            warnings += read.warnings
+            request = request.with_warnings(read.warnings)
         extra = dict(request.parsed.options.extra_body)
         text = extra.get("text")
         if isinstance(text, Mapping) and "verbosity" in text and set(adapters) == {ChatAPI.adapter}:
@@ -147,8 +146,7 @@ class ResponsesAPI(ClientAPI):
         left = {name: extra.pop(name) for name in names if name in extra}
         lost = {name: value for name, value in left.items() if value != _RESPONSES_ONLY.get(name)}
         parsed = replace(request.parsed, messages=with_one_system(request.parsed.messages))
-        request, dropped = self.without_own_fields(replace(request, parsed=parsed), lost, extra)
-        return request, [*warnings, *dropped]
+        return self.without_own_fields(replace(request, parsed=parsed), lost, extra)
 
 
 def _without(value: Any, member: str) -> Any:

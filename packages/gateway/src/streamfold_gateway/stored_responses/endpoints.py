@@ -20,8 +20,8 @@ from streamfold.stores import StoreError
 from streamfold.turn_cache import named_end_user
 from streamfold.types import ErrorInfo
 
-from ..apis import RESPONSES_API
-from ..handler import Answer, AppTaskGroup, IncomingRequest, RequestHandler, RoutedRequest
+from ..apis import RESPONSES_API, ClientRequest
+from ..handler import Answer, AppTaskGroup, IncomingRequest, RequestHandler
 from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
 from ..request_body import ClientGone, RequestBody
@@ -90,21 +90,21 @@ class StoredResponses:
             resumable = continues or bool(payload.get("stream"))
             request = replace(await self._handler.parse(incoming, body), stored=about)
             kept = StoredResponse(name, owner, items, previous, {}, resumable, user=user)
+            if continues:  # in a task with a log of its own, which outlives the one of the client's HTTP request
+                request = replace(request, stream=True, log=replace(request.log))
+            request = self._handler.adapt(request)
+            serializer = RESPONSES_API.serializer(request, self._handler.options)
             if not continues:
-                routed = self._handler.adapt(incoming, request)
-                serializer = RESPONSES_API.serializer(routed.request, routed.options)
                 recorder = AttachedRecorder(self._responses, self._memory, kept, serializer, incoming.response)
                 try:
-                    await self._handler.send_reply(incoming, routed, serializer, recorder)
+                    await self._handler.send_reply(incoming, request, serializer, recorder)
                 finally:
                     recorder.close()
                 return
-            routed = self._handler.adapt(replace(incoming, log=replace(incoming.log)), replace(request, stream=True))
-            serializer = RESPONSES_API.serializer(routed.request, routed.options)
             head = {"id": name, "created_at": request.created, "model": request.model, "status": "queued"}
             kept = replace(kept, response={**new_response_object(request.body), **head, **about})
             running = BackgroundResponse(self._responses, self._memory, kept, serializer, background=background)
-        await self._detached(incoming, routed, serializer, running, body.size)
+        await self._detached(incoming, request, serializer, running, body.size)
 
     async def compact(self, incoming: IncomingRequest) -> None:
         """Handles a request to compact a conversation, which may continue a stored response. Stores nothing."""
@@ -137,7 +137,7 @@ class StoredResponses:
     async def _detached(
         self,
         incoming: IncomingRequest,
-        routed: RoutedRequest,
+        request: ClientRequest,
         serializer: ResponsesSerializer,
         running: BackgroundResponse,
         size: int,
@@ -148,7 +148,7 @@ class StoredResponses:
         meter: Meter | None = None
         try:
             # A request beyond the limits isn't queued.
-            meter = await self._handler.rate_limits.reserve(incoming.client, routed.request)
+            meter = await self._handler.rate_limits.reserve(request)
             if not await running.begin() and running.background:
                 raise http_error(413, "background: the request is too large to be stored")
         except BaseException:
@@ -158,8 +158,8 @@ class StoredResponses:
             raise
         self._running[running.kept.id] = running
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, routed, serializer, meter, size)
-            if routed.request.body.get("stream"):
+            tasks.start_soon(self._make, running, request, serializer, meter, size)
+            if request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
             elif running.background:
                 headers = RESPONSES_API.headers(running.kept.id)
@@ -171,7 +171,7 @@ class StoredResponses:
     async def _make(
         self,
         running: BackgroundResponse,
-        routed: RoutedRequest,
+        request: ClientRequest,
         serializer: ResponsesSerializer,
         meter: Meter,
         size: int,
@@ -182,12 +182,12 @@ class StoredResponses:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
                     try:
-                        await Answer(routed, serializer, running, meter).send()
+                        await Answer(request, serializer, running, meter, self._handler.options).send()
                     except HTTPError as refusal:
-                        routed.log.failed(refusal)
+                        request.log.failed(refusal)
                         await running.refuse(refusal)
                     except ClientGone:
-                        routed.log.disconnected()
+                        request.log.disconnected()
                     tasks.cancel_scope.cancel()
         except Exception:  # in the app's task group: a failure must not end the responses of others
             _logger.exception("%s: failed: unexpected error", running.kept.id)
