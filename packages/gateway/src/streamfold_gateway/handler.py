@@ -18,9 +18,9 @@ from anyio.abc import TaskGroup
 from starlette.datastructures import Headers, QueryParams
 from starlette.routing import Route
 
-from streamfold import APIError, ConfigError, NotConfiguredError, Reply, ReplyWarning
+from streamfold import APIError, ConfigError, NotConfiguredError, Reply
 from streamfold.client import requests_of, reserving_parts
-from streamfold.serving import ReplyWriter, StreamSerializer, wants_stream
+from streamfold.serving import ObjectReader, ReplyWriter, StreamSerializer
 from streamfold.stores import StoreError
 from streamfold.turn_cache import TurnCache, named_end_user
 
@@ -210,51 +210,36 @@ class RequestHandler:
         return await run_sized(body.size, partial(self._parse, incoming, body))
 
     def _parse(self, incoming: IncomingRequest, body: RequestBody) -> ClientRequest:
-        api, scope, log, client = incoming.api, incoming.scope, incoming.log, incoming.client
+        api, endpoint, client, log = incoming.api, incoming.endpoint, incoming.client, incoming.log
         value, most = body.value, self.options.max_objects
         if body.size > 2 * most and (count := _objects_in(value)) > most:  # the shortest object has two bytes
             raise http_error(400, f"too many JSON objects: {count}; allowed are {most}")
-        headers, params = Headers(scope=scope), scope["path_params"]
-        if query := scope["query_string"]:
+        headers, params = Headers(scope=incoming.scope), incoming.scope["path_params"]
+        if query := incoming.scope["query_string"]:
             params = {**QueryParams(query), **params}
-        model = api.model(value, params) if isinstance(value, Mapping) else None
-        if isinstance(model, str):
+        try:
+            fields = ObjectReader(value)
+            model = api.model(fields, params)
             if len(model) > _LONGEST_NAME:
                 raise http_error(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
-        dropped: tuple[ReplyWarning, ...] = ()
-        user = named_end_user(value, headers) if isinstance(value, Mapping) else ""  # also by members that are not sent
-        any_model = client.options.any_model and "*" in self.options.allow_models
-        try:
-            if isinstance(value, Mapping):
-                value, dropped = permitted_members(value, api.members, client.options, any_model=any_model)
-            # What a request may contain depends on the provider. One without a model gets the error for that.
-            route = self._models.resolve(model, client) if isinstance(model, str) else None
-            counts, streams = incoming.endpoint.count_member, incoming.endpoint.streams
-            native = route is not None and route.adapters == {api.adapter}
-            parsed = api.parse(api.counted_body(value) if counts else value, params, native=native)
-            streams = wants_stream(value) if streams is None else streams
-            if incoming.endpoint.compacts:
+            user = named_end_user(value, headers)  # also by members that are not sent
+            any_model = client.options.any_model and "*" in self.options.allow_models
+            value, warnings = permitted_members(value, api.members, client.options, any_model=any_model)
+            route = self._models.resolve(model, client)
+            read = api.counted_body(value) if endpoint.count_member else value
+            parsed = api.parse(read, params, native=route.adapters == {api.adapter})
+            if endpoint.compacts:
                 parsed = replace(parsed, compact=True)
+            stream = bool(fields.flag("stream")) if endpoint.streams is None else endpoint.streams
         except ConfigError as error:
             raise http_error(400, error.problem, cause=error) from error
         except RecursionError:
             raise http_error(400, "the request body is nested too deeply") from None
         return ClientRequest(
-            api,
-            client,
-            log,
-            value,
-            parsed,
-            route=route or self._models.resolve(parsed.model, client),
-            stream=streams,
-            id=log.id,
-            created=int(time()),
-            headers=headers,
-            params=params,
-            warnings=dropped,
-            end_user=user,
-        )
+            api=api, client=client, log=log, body=value, parsed=parsed, route=route, stream=stream, id=log.id,
+            created=int(time()), headers=headers, params=params, warnings=warnings, end_user=user,
+        )  # fmt: skip
 
     def adapt(self, request: ClientRequest) -> ClientRequest:
         """Converts a parsed request to the form in which the provider accepts it.

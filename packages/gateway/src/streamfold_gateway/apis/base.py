@@ -21,6 +21,7 @@ from streamfold import (
 from streamfold.limits import estimated_tokens
 from streamfold.serving import (
     ClientTools,
+    ObjectReader,
     StreamSerializer,
     openai_error_body,
 )
@@ -156,9 +157,11 @@ class ClientAPI(ABC):
         """
         return False
 
-    def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        """Returns the model name from a request body that the gateway hasn't validated yet."""
-        return body.get("model")
+    def model(self, fields: ObjectReader, params: Mapping[str, str]) -> str:
+        """Returns the model name from the fields of a request body, or from the parameters in the URL. Raises
+        ConfigError if the body has none.
+        """
+        return fields.need("model")
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:

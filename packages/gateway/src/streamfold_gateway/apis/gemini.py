@@ -10,6 +10,7 @@ from typing import Any
 from streamfold.serving import (
     GeminiFraming,
     GeminiSerializer,
+    ObjectReader,
     camel_case,
     gemini_error_body,
     parse_gemini_request,
@@ -48,11 +49,11 @@ class GeminiAPI(ClientAPI):
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         return _PATH.match(path) is not None or any(name in headers for name in ("x-goog-api-key", "x-goog-api-client"))
 
-    def model(self, body: Mapping[str, Any], params: Mapping[str, str]) -> Any:
-        return _PLACE.sub("", params["model"], count=1) if _PLACE.match(params["model"]) else params["model"]
+    def model(self, fields: ObjectReader, params: Mapping[str, str]) -> str:
+        return _model_name(params)
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        return parse_gemini_request(body, self.model(body, params), native=native)
+        return parse_gemini_request(body, _model_name(params), native=native)
 
     def counted_body(self, body: Any) -> Any:
         whole = camel_case(body).get("generateContentRequest") if isinstance(body, Mapping) else None
@@ -99,6 +100,10 @@ class GeminiAPI(ClientAPI):
             return request.with_extra_body({**extra, "generationConfig": config} if config else extra)
         members = {**extra, **{f"generationConfig.{name}": value for name, value in config.items()}}
         return self.without_own_fields(request, members)
+
+
+def _model_name(params: Mapping[str, str]) -> str:
+    return _PLACE.sub("", params["model"], count=1) if _PLACE.match(params["model"]) else params["model"]
 
 
 def _wants_thoughts(body: Mapping[str, Any]) -> bool:
