@@ -27,7 +27,7 @@ class GatewayKey:
 
     Attributes:
         name: the configured name of the key; None for a key without a name.
-        key: the secret that the client sends; empty if the gateway needs no key.
+        key: the secret that the client sends; empty if clients need no key.
         options: the rights of a client that sends the key.
     """
 

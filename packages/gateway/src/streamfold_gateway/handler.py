@@ -100,8 +100,8 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app for one URL path. It isn't a function, because Starlette would call a function with a `Request`
-    object.
+    """The ASGI app for one URL path. It is a class, because Starlette passes a `Request` object instead of the ASGI
+    arguments to a function.
     """
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:

@@ -65,7 +65,7 @@ class ModelRoute:
         """Returns the highest output token limit of the provider and its fallbacks; None if no limit is known.
 
         Args:
-            allowed: the output token limit in the request; None without one.
+            allowed: the output token limit in the request; None if the request has none.
         """
         models = self._facts.endpoint_models(self.other)
         return max((endpoint.max_output_tokens(allowed, model) for endpoint, model in models), default=None)

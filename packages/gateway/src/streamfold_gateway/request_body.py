@@ -56,7 +56,7 @@ class Capacity:
         self.add(size)
 
     def add(self, size: int) -> None:
-        """Adds a number of bytes to the memory in use, without a check. A negative number frees memory."""
+        """Adds a number of bytes to the memory in use, even above the limit. A negative number frees memory."""
         self._held += size
 
     def check(self) -> None:
@@ -73,8 +73,8 @@ class Capacity:
 
     @contextmanager
     def occupied(self, size: int) -> Iterator[None]:
-        """Inside the block, counts a response that may outlive its HTTP request as a request in flight with a body of
-        `size` bytes.
+        """Inside the block, one more request with a body of `size` bytes counts as in flight. Background responses use
+        this, because they may outlive their HTTP request.
         """
         self.add(size)
         self.count(1)

@@ -174,9 +174,9 @@ class RowRequests:
         """Sends a row until it has an answer, or an error that another try doesn't fix.
 
         Args:
-            sending: called before each request. If it returns False, the row isn't sent.
-            unsent: called when the server rejected a request without processing it, so that the request doesn't count
-                as a try.
+            sending: a function that is called before each request. If it returns False, the row isn't sent.
+            unsent: a function that is called when the server rejected a request without processing it. The request
+                doesn't count as a try.
 
         Returns:
             The answer or the error of the row; None if the row wasn't sent.

@@ -67,7 +67,7 @@ class RowQueue:
         """Loads the progress of earlier runs, and validates the rows unless an earlier run did.
 
         Args:
-            priced: returns whether the price of a model is known. Called with None for the job's own model.
+            priced: returns whether the price of a model is known. The argument None stands for the job's own model.
 
         Raises:
             ConfigError: the rows are invalid, the ledger belongs to another job, or the job has a budget and the price
@@ -128,9 +128,7 @@ class RowQueue:
         return self._states[number] in (DONE, ERROR)
 
     def ended_rows(self, first: int, most: int) -> range:
-        """Returns the numbers of the rows from `first` on that have ended, up to the first row that hasn't. At most
-        `most` numbers.
-        """
+        """Returns the numbers of consecutive rows that have ended, from the row `first` on, at most `most` of them."""
         step = self.settings.shard[1]
         numbers = range(first, len(self._states), step)[:most]
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))

@@ -290,7 +290,7 @@ class BackgroundResponse(Recorder):
         self.done = False
 
     async def begin(self) -> bool:
-        """Stores the response object before the first event. Returns whether it was stored."""
+        """Stores the response object before the first event. Returns False if it is too large."""
         self._not_stored = not await self._put(json.dumps(self.kept.response).encode(), [], ended=False)
         return not self._not_stored
 
@@ -527,7 +527,7 @@ class BackgroundResponse(Recorder):
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:
-        """Records that a subscriber has received the events."""
+        """Notes that a subscriber has received these events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()

@@ -363,7 +363,7 @@ def rows_of(batch: Any, names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def with_answers(batch: Any, answers: Sequence[Answer], prefix: str = "") -> Any:
-    """Returns a copy of a batch with the columns of `answers`."""
+    """Returns a copy of a batch with new columns that contain the answers."""
     rows = [answer_cells(answer) for answer in answers]
     if hasattr(batch, "column_names"):
         import pyarrow
