@@ -121,6 +121,16 @@ def test_the_users_own_file_wins_key_by_key(tmp_path: Path, monkeypatch: pytest.
     assert Provider.from_config("openai", models=table).profile.family_of("acme-1").thinking == "never"
 
 
+def test_the_longest_prefix_that_the_model_has_wins(tmp_path: Path) -> None:
+    """A row's other prefixes don't count, however long they are."""
+    file = tmp_path / "own.toml"
+    rows = [{"prefix": ["acme-", "another-family"], "stop": "no"}, {"prefix": "acme-2", "stop": "yes"}]
+    lines = [f"[[families]]\nprefix = {row['prefix']!r}\nstop = {row['stop']!r}" for row in rows]
+    file.write_text("\n".join(lines), "utf-8")
+    profile = Provider.from_config("openai", families=str(file)).profile
+    assert [profile.family_of(model).stop for model in ("acme-1", "acme-2", "another-family")] == ["no", "yes", "no"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -84,8 +84,8 @@ def own_family(path: str | None, model: str) -> Family:
         ConfigError: the file is invalid, or the file in the setting `families` can't be read.
     """
     name = bare_name(model)
-    fitting = [(len(prefix), family) for family in own_families(path) for prefix in family.prefix]
-    fitting = [(length, family) for length, family in fitting if any(map(name.startswith, family.prefix))]
+    prefixes = [(prefix, family) for family in own_families(path) for prefix in family.prefix]
+    fitting = [(len(prefix), family) for prefix, family in prefixes if name.startswith(prefix)]
     return max(fitting, key=lambda found: found[0], default=(0, NO_FAMILY))[1]
 
 
