@@ -39,7 +39,6 @@ from .model_facts import (
     EFFORTS,
     FACTS,
     NO_FAMILY,
-    RETIREMENT_NOTICE,
     Capabilities,
     Family,
     ModelFacts,

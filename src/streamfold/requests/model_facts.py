@@ -241,15 +241,11 @@ class Family(ModelFacts):
         return replace(self, **unknown)
 
 
-RETIREMENT_NOTICE = 60
-"""The number of days before a model's retirement from which replies contain a warning."""
-
-
 def today() -> date:
     return datetime.now(UTC).date()
 
 
-def retirement_notice(model: str, facts: ModelFacts, days: int = RETIREMENT_NOTICE) -> str | None:
+def retirement_notice(model: str, facts: ModelFacts, days: int = 60) -> str | None:
     """Returns a notice if the model's retirement date has passed, or is at most `days` days away. Returns None
     otherwise."""
     if facts.retires is None or (left := (facts.retires - today()).days) > days:

@@ -37,11 +37,9 @@ def header_problem(value: Any) -> str | None:
     which may be a secret."""
     if not isinstance(value, str):
         return f"must be a string, not {type(value).__name__}"
-    return (
-        None
-        if not value or (value.isascii() and value.isprintable())
-        else "contains a character that isn't allowed in a header"
-    )
+    if value.isascii() and value.isprintable():
+        return None
+    return "contains a character that isn't allowed in a header"
 
 
 def read_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -219,14 +217,18 @@ class Options:
         given = dict(given)
         if given.pop("n", 1) != 1:
             raise ConfigError("n must be 1, because a request returns one answer: send several requests instead")
-        known = [name for name in cls.__dataclass_fields__ if name != "cut_at"]
+        options = [name for name in cls.__dataclass_fields__ if name != "cut_at"]
         for name in given:
-            if name not in known:
-                raise ConfigError(f"unknown option {name!r}: {_hint(name, known)}")
+            if name not in options:
+                raise ConfigError(f"unknown option {name!r}: {_hint(name, options)}")
         chosen = {name: value for name, value in given.items() if value is not None}
         for name, value in chosen.items():
             if name in _TAKES and not _TAKES[name][0](value):
-                raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{_effort(name, value)}")
+                hint = ""
+                if name == "reasoning_effort":
+                    known = did_you_mean(str(value), get_args(ReasoningEffort))
+                    hint = f"{known}. Other values of a provider go into extra_body"
+                raise ConfigError(f"{name} must be {_TAKES[name][1]}, not {value!r:.80}{hint}")
         if isinstance(wanted := chosen.get("response_format"), Mapping):
             chosen["response_format"] = read_response_format(wanted)
         return cls(**chosen)
@@ -281,12 +283,6 @@ def _is_stop(value: Any) -> bool:
 def check_stream(stream: object) -> None:
     if not isinstance(stream, bool):
         raise ConfigError(f"stream must be True or False, not {stream!r:.80}")
-
-
-def _effort(name: str, value: Any) -> str:
-    if name != "reasoning_effort":
-        return ""
-    return f"{did_you_mean(str(value), get_args(ReasoningEffort))}. Other values of a provider go into extra_body"
 
 
 OPTION_SYNONYMS = {

@@ -117,13 +117,10 @@ class Request:
         offered = (*read_tools, *(tool for message in conversation for tool in message.tools))
         choice, read = read_tool_choice(tool_choice, offered), Options.read(options)
         if not offered and choice not in ("auto", "none"):
-            how = (
-                "put tool_choice into extra_body too"
-                if "tools" in read.extra_body
-                else "pass tools=, or remove tool_choice"
-            )
-            where = "only tools in extra_body" if "tools" in read.extra_body else "no tools"
-            raise ConfigError(f"tool_choice is {tool_choice!r}, but there are {where}: {how}")
+            problem = "no tools: pass tools=, or remove tool_choice"
+            if "tools" in read.extra_body:
+                problem = "only tools in extra_body: put tool_choice into extra_body too"
+            raise ConfigError(f"tool_choice is {tool_choice!r}, but there are {problem}")
         return cls(model, conversation, read_tools, choice, read, stream=stream)
 
 

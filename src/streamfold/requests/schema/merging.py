@@ -72,7 +72,9 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
         elif keyword == "enum":
             made[keyword] = [each for each in mine if each in value]
         elif keyword == "type":
-            kinds = _common_types(types_of(made), types_of(other))
+            one, two = types_of(made), types_of(other)
+            kinds = [kind for kind in one if kind in two or (kind == "integer" and "number" in two)]
+            kinds += [kind for kind in two if kind == "integer" and "number" in one and kind not in kinds]
             if not kinds:
                 return False
             made[keyword] = kinds[0] if len(kinds) == 1 else kinds
@@ -115,11 +117,6 @@ def _can_add(node: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if more is True or not isinstance(names, Mapping):
         return True
     return names.keys() <= (node.get("properties") or {}).keys()
-
-
-def _common_types(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    found = [kind for kind in first if kind in second or (kind == "integer" and "number" in second)]
-    return found + [kind for kind in second if kind == "integer" and "number" in first and kind not in found]
 
 
 def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:

@@ -20,6 +20,7 @@ _KEPT = (
 )  # fmt: skip
 _SILENT = ("$schema", "$id", "$defs", "definitions", "$comment", "examples", "additionalProperties", "title")
 _COUNTS = {"minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength"}
+_IMPLIED = {"properties": "object", "items": "array", "enum": "string"}  # the type of a schema without a type
 _FORMATS = ("date-time", "enum", "int32", "int64", "float", "double")
 
 
@@ -69,7 +70,7 @@ def _merged(node: dict[str, Any], at: str, changes: list[str]) -> dict[str, Any]
 
 def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) -> dict[str, Any]:
     # Every schema needs a single type.
-    kind = types[0] if types else _guessed(node)
+    kind = types[0] if types else next((kind for keyword, kind in _IMPLIED.items() if keyword in node), "object")
     out: dict[str, Any] = {"type": kind.upper()}
     out |= {name: node[name] for name in _KEPT if node.get(name) is not None}
     if node.get("format") in _FORMATS:
@@ -91,16 +92,6 @@ def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) 
     known = {*_KEPT, *_SILENT, "type", "format", "enum", "items", "properties", "required"}
     changes += [f"{at}.{name}: dropped, because the provider doesn't support it" for name in node if name not in known]
     return out
-
-
-def _guessed(node: Mapping[str, Any]) -> str:
-    if "properties" in node:
-        return "object"
-    if "items" in node:
-        return "array"
-    if "enum" in node:
-        return "string"
-    return "object"
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date
 from functools import cache
 from typing import Any, Literal
@@ -115,14 +115,9 @@ class SchemaRules:
     loose: Subset | None = ANYTHING
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    vendors: Mapping[str, str] = field(default_factory=dict)
-    rows: Mapping[str, SchemaRules] = field(default_factory=dict)
-
-
 @cache
-def _table() -> _Table:
+def _tables() -> tuple[Mapping[str, str], Mapping[str, SchemaRules]]:
+    """Returns the name of the rules of each vendor, and the rules by name."""
     read = tomllib.loads((catalogue_folder() / "facts" / "schemas.toml").read_text("utf-8"))
     subsets = {name: _subset(name, read["subsets"]) for name in read["subsets"]}
     uses = [each.name for each in fields(SchemaRules)]
@@ -130,7 +125,7 @@ def _table() -> _Table:
         name: SchemaRules(*[subsets[row[use]] if use in row else None for use in uses])  # type: ignore[arg-type]
         for name, row in read["rows"].items()
     }
-    return _Table(read["vendors"], rows)
+    return read["vendors"], rows
 
 
 def _subset(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Subset:
@@ -154,9 +149,9 @@ def schema_rules(name: str | None, vendor: str | None, default: str) -> SchemaRu
     Raises:
         ConfigError: there are no rules with this name.
     """
-    table = _table()
-    found = name or table.vendors.get(vendor or "", default)
-    if found not in table.rows:
-        known = f"{did_you_mean(found, table.rows)}. Allowed: {', '.join(table.rows)}"
+    vendors, rows = _tables()
+    found = name or vendors.get(vendor or "", default)
+    if found not in rows:
+        known = f"{did_you_mean(found, rows)}. Allowed: {', '.join(rows)}"
         raise ConfigError(f"the quirk schemas can't be {found!r}{known}")
-    return table.rows[found]
+    return rows[found]
