@@ -191,17 +191,14 @@ class Config:
                 self._settings()
             name, _, model = spec.partition(":")
             own = self._own_layers(name)
-            asked = [Layer({"model": model}, "the requested name")] if model else []
+            own += [Layer({"model": model}, "the requested name")] if model else []
+            shared = self._shared_layers()
         else:
             name = spec.get("name") or spec.get("profile") or "custom"
-            own, asked = [Layer(spec, f"provider {name!r}")], []
+            own, shared = [Layer(spec, f"provider {name!r}")], []
         given = {key: value for key, value in (overrides or {}).items() if value is not None}
-        of_file = self._shared_layers() if isinstance(spec, str) else []
-        return [
-            Layer({"name": name}, ""),
-            *of_file,
-            *_with_base_profile([*own, *asked, Layer(given, f"provider {name!r}")]),
-        ]
+        own.append(Layer(given, f"provider {name!r}"))
+        return [Layer({"name": name}, ""), *shared, *_with_base_profile(own)]
 
     def file_layers(self, name: str) -> list[Layer]:
         """Returns the layers for a provider that is in the file. See `layers`."""

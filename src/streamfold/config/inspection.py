@@ -70,12 +70,17 @@ def effective_values(config: Config, spec: str) -> list[EffectiveValue]:
     profile, merged = build_profile(layers), merge(layers)
     found = []
     for path, value in _leaves(profile):
-        written = merged.origin(path)
-        source = written[0].place(written[1]) if written else "default of streamfold"
+        origin = merged.origin(path)
+        source = origin[0].place(origin[1]) if origin else "default of streamfold"
         found.append(EffectiveValue(toml_path(path), _shown(path, value, profile), source))
     known = capability_values(config, spec)
     found += [EffectiveValue(f"capabilities.{name}", f'"{support}"', source) for name, support, source in known]
-    return [*found, *_family_values(layers, profile)]
+    if (model := _model(profile)) is not None:
+        for name, value in profile.family_of(model).known().items():
+            if name not in CAPABILITIES:
+                written = _written(layers, profile, name, model)
+                found.append(EffectiveValue(f"family.{name}", json.dumps(value, default=str), written))
+    return found
 
 
 def capability_values(config: Config, spec: str, model: str | None = None) -> list[tuple[str, Support, str]]:
@@ -89,21 +94,14 @@ def capability_values(config: Config, spec: str, model: str | None = None) -> li
     """
     layers = config.layers(spec)
     profile = build_profile(layers)
-    if model is None and profile.model is not None and not _unset(profile.model):
-        model = profile.resolve().model
+    if model is None:
+        model = _model(profile)
     known = profile.capabilities_of(model)
     return [(name, known.of(name), _written(layers, profile, name, model or "")) for name in CAPABILITIES]
 
 
-def _family_values(layers: Sequence[Layer], profile: Profile) -> Iterator[EffectiveValue]:
-    if profile.model is None or _unset(profile.model):
-        return
-    model = profile.resolve().model or ""
-    for name, value in profile.family_of(model).known().items():
-        if name not in CAPABILITIES:
-            yield EffectiveValue(
-                f"family.{name}", json.dumps(value, default=str), _written(layers, profile, name, model)
-            )
+def _model(profile: Profile) -> str | None:
+    return None if profile.model is None or _unset(profile.model) else profile.resolve().model
 
 
 def _written(layers: Sequence[Layer], profile: Profile, name: str, model: str) -> str:

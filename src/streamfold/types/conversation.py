@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Self
 
 from ..errors import ConfigError
@@ -16,7 +15,6 @@ from .replies import Reply
 _MOST_TURNS = 100  # of one account: an older turn that is edited costs a request with the whole conversation
 _MOST_ACCOUNTS = 20
 _VERSION = 1
-_NO_TURNS: Mapping[str, str] = MappingProxyType({})
 
 
 class Conversation:
@@ -67,7 +65,7 @@ class Conversation:
         """Returns the ids of the stored answers. Each key is a digest of the conversation up to and including the
         answer.
         """
-        return self._turns.get(account, _NO_TURNS)
+        return self._turns.get(account, {})
 
     def accept(self, account: str) -> None:
         """Records which account has accepted the id `after`."""

@@ -87,7 +87,12 @@ def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) ->
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None
-    found = _ITEMS.get(kind) or _Item("unknown", _part_of(kind))
+    part: PartKind = "call" if kind.endswith("_call") else "result" if kind.endswith("_output") else "state"
+    found = _ITEMS.get(kind) or _Item("unknown", part)
+    written = item.get(found.input)
+    if found.input == "arguments" and isinstance(written, str) and written[:1] == "{":
+        with suppress(ValueError):
+            written = parse_object(written)
     runs: Runner = "client" if runs_at_client(item, called) else "server"
     return HostedPart(
         found.kind,
@@ -97,7 +102,7 @@ def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) ->
         str_or_none(item.get("call_id")),
         str_or_none(item.get("name")),
         str_or_none(item.get("server_label")),
-        _written(item.get(found.input)) if found.input == "arguments" else item.get(found.input),
+        written,
         str_or_none(item.get("status")),
         _error(item),
         item,
@@ -123,19 +128,6 @@ def call_order(items: list[Mapping[str, Any]]) -> list[str | None]:
         for item in items
         if item.get("type") not in _TEXTS
     ]
-
-
-def _part_of(kind: str) -> PartKind:
-    return "call" if kind.endswith("_call") else "result" if kind.endswith("_output") else "state"
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] == "{":
-        try:
-            return parse_object(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _error(item: Mapping[str, Any]) -> str | None:

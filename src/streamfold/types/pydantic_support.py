@@ -82,25 +82,14 @@ def json_schema_type(
     """Returns the pydantic core schema of a type that defines its own JSON format. `read` may raise ConfigError."""
     from pydantic_core import core_schema
 
-    def load(value: Any) -> Any:
-        if isinstance(value, kind):
-            return value
-        try:
-            return read(value)
-        except ConfigError as exc:
-            raise ValueError(str(exc)) from None
-
-    def dump(value: Any, info: SerializationInfo) -> Any:
+    def dump(value: Any, inner: object, info: SerializationInfo) -> Any:
         data = write(value)
         if info.mode == "json":
             require_json(data, kind.__name__)
         return data
 
-    return core_schema.no_info_plain_validator_function(
-        load,
-        serialization=core_schema.plain_serializer_function_ser_schema(dump, info_arg=True),
-        metadata={"pydantic_js_functions": [lambda schema, handler: dict(json_schema)]},
-    )
+    schema = core_schema.any_schema(metadata={"pydantic_js_functions": [lambda schema, handler: dict(json_schema)]})
+    return wrapping_schema(lambda value, inner: value if isinstance(value, kind) else read(value), dump, schema)
 
 
 def require_json(value: Any, where: str) -> None:

@@ -203,8 +203,11 @@ class Reply(PydanticField):
         """
         from pydantic import ValidationError
 
+        text = (self.text if self.answer is None else self.answer).strip()
+        if text.startswith("```") and text.endswith("```") and "\n" in text:
+            text = text[text.index("\n") : -3]
         try:
-            value = parse_object(_unfenced(self.text if self.answer is None else self.answer))
+            value = parse_object(text)
             if not isinstance(form, Mapping):
                 return read_as(form, value)
         except ValidationError as exc:
@@ -232,11 +235,15 @@ class Reply(PydanticField):
         null."""
         from .messages import Message
 
+        # The final text that the server sent may differ from the streamed text. With any other text, the model would
+        # see a changed turn.
+        differs = any(warning.code == "text_mismatch" for warning in self.warnings)
+        text = (text_in(self.extras) if differs else "") or self.text
         left_out = () if self.paused else RESPONSE_STATES
         extras = {name: value for name, value in self.extras.items() if name not in left_out}
         return Message(
             role="assistant",
-            content=self._said or None,
+            content=text or None,
             tool_calls=tuple(
                 replace(call, extra=replace_non_finite(call.extra)) if call.extra else call for call in self.tool_calls
             ),
@@ -246,13 +253,6 @@ class Reply(PydanticField):
             origin=self.origin,
             prefix=self.prefix,
         )
-
-    @property
-    def _said(self) -> str:
-        """Returns the final text that the server sent, which may differ from the streamed `text`. A request must
-        contain the final text. With any other text, the model would see a changed turn."""
-        differs = any(warning.code == "text_mismatch" for warning in self.warnings)
-        return (text_in(self.extras) if differs else "") or self.text
 
 
 def total_cost(replies: Iterable[Reply]) -> Cost | None:
@@ -284,10 +284,3 @@ def _schema_in(form: Mapping[str, Any]) -> Any:
         return form
     inner = form.get("json_schema", form)
     return inner.get("schema", {}) if isinstance(inner, Mapping) else {}
-
-
-def _unfenced(text: str) -> str:
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        return text[text.index("\n") : -3]
-    return text

@@ -393,14 +393,13 @@ def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
 
 
 def _meant(choice: Any, names: list[str]) -> str:
-    if isinstance(choice, str):
-        return (f" (did you mean NamedTool({choice!r})?)" if choice in names else "") or (
-            " (did you mean 'required'?)" if choice == "any" else did_you_mean(choice, ("auto", "none", "required"))
-        )
     # Anthropic's form: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
-    if isinstance(choice, Mapping) and choice.get("type") == "tool" and choice.get("name") in names:
-        return f" (did you mean NamedTool({choice['name']!r})?)"
-    return ""
+    name = choice.get("name") if isinstance(choice, Mapping) and choice.get("type") == "tool" else choice
+    if name in names:
+        return f" (did you mean NamedTool({name!r})?)"
+    if choice == "any":
+        return " (did you mean 'required'?)"
+    return did_you_mean(choice, ("auto", "none", "required")) if isinstance(choice, str) else ""
 
 
 def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:
