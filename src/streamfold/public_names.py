@@ -13,7 +13,7 @@ LaterImports: TypeAlias = Mapping[str, Iterable[str]]
 
 
 def import_later(package: str, name: str, modules: LaterImports) -> Any:
-    """Imports the module that defines a name, and returns the name's value. For the package's `__getattr__`.
+    """Imports the module that defines a name, and returns the name's value. A package's `__getattr__` calls this.
 
     The name of a function or class must differ from the name of its module, because importing the module sets a package
     attribute of that name.
@@ -35,8 +35,8 @@ class Deprecated(NamedTuple):
 
 
 def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
-    """Returns the object that a deprecated name stands for, and emits a DeprecationWarning. To be called in a module's
-    `__getattr__`.
+    """Returns the object that a deprecated name stands for, and emits a DeprecationWarning. A module's `__getattr__`
+    calls this.
 
     Raises:
         AttributeError: the module has no such name.

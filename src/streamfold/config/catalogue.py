@@ -1,8 +1,8 @@
 """The catalogue of providers: `providers/*.toml`, with one file for each endpoint.
 
 The catalogue is data: a new endpoint needs a new file, but no code. If an endpoint differs from the documented API, the
-    adapter contains the code for this difference, and a quirk in the endpoint's file turns it on. `families.toml`
-    contains facts about models that are the same at all endpoints.
+adapter contains the code for this difference, and a quirk (a setting) in the endpoint's file turns it on.
+`families.toml` contains facts about models that are the same at all endpoints.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class EndpointSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class URLs:
-    """The URL for one API path, in three spellings.
+    """The URL for one API path, in three versions.
 
     Attributes:
         sent: the URL to which the request is sent. It may contain secrets.

@@ -49,7 +49,7 @@ class PackageTable(Table):
     """
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields additional problems in the table for `streamfold config check`. Each is the key's path and a message.
+        """Yields the path of the key and a message for each additional problem that `streamfold config check` reports.
 
         Args:
             unknown: a function that returns an error message for an unknown provider name, or None for a known name.
@@ -57,8 +57,8 @@ class PackageTable(Table):
         yield from ()
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields each budget in the table. Each is the key's path and the names of the providers to which the budget
-        applies. Their prices must be known.
+        """Yields each budget in the table as the path of its key and the names of the providers to which it applies.
+        The prices of these providers must be known.
 
         Args:
             providers: the names of all providers in the file.
@@ -84,7 +84,7 @@ def find_table(name: str) -> type[PackageTable] | None:
 
 
 def table_names() -> list[str]:
-    """Returns the names of the tables that other packages define. Packages of this project count even if not
+    """Returns the names of the tables that other packages define. Includes this project's packages, even if they aren't
     installed.
     """
     from importlib.metadata import entry_points
@@ -155,8 +155,8 @@ class Config:
         return list(self.tables)
 
     def default(self) -> tuple[str, str]:
-        """Returns the name of the default provider, and the place where the name is set. Raises ConfigError without
-        a default.
+        """Returns the name of the default provider, and the place where the name is set. Raises ConfigError if there is
+        no default provider.
         """
         if variable_is_set(PROVIDER_VARIABLE):
             chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE

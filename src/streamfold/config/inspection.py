@@ -175,7 +175,7 @@ def config_problems(config: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit on the money spent that is set in the file.
+    """A limit on costs that is set in the file.
 
     Attributes:
         place: the file, the line and the key where the budget is set.

@@ -99,7 +99,7 @@ class Layer:
         return cls(values, file.origin, file, table)
 
     def has(self, path: KeyPath) -> bool:
-        """Returns True if this layer sets a key. For an item of a list, it is enough that the layer sets the list."""
+        """Returns True if this layer sets a key. An item of a list counts as set if the layer sets the list."""
         values: Any = self.values
         for part in path:
             if not isinstance(values, Mapping):

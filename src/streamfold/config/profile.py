@@ -1,4 +1,4 @@
-"""`Profile`: the validated settings of one provider, and the facts about its models. This module doesn't read
+"""`Profile`: the validated settings of one provider, and the facts about its models. Only `Profile.resolve` reads
 environment variables.
 """
 

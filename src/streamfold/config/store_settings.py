@@ -54,8 +54,8 @@ def store_place(where: str, what: str) -> tuple[str, str]:
 def is_shared_store(where: str) -> bool:
     """Returns True if other processes can reach the same store by this URL.
 
-    The result is True for a server, and for a file with an absolute path. A relative path means another file in another
-    working directory.
+    The result is True for a server, and for a file with an absolute path. A relative path points to different files in
+    different working directories.
     """
     scheme, _, rest = where.partition("://")
     return scheme != "memory" and (scheme != "sqlite" or rest.startswith("//"))
@@ -83,9 +83,10 @@ class RateLimitSettings(Table):
     """The table `[rate_limits]` in `streamfold.toml`, which selects the store for all providers' rate limits.
 
     Attributes:
-        store: the URL of the store. "memory" counts for one process. "sqlite:///limits.db" counts for all processes on
-            one machine, and budgets survive a restart. "valkey://host:6379" and "redis://host:6379" count for several
-            machines. The URL may contain environment variables.
+        store: the URL of the store. With "memory", each process counts only its own requests. With
+            "sqlite:///limits.db", all processes on one machine share the counts, and budgets survive a restart. With
+            "valkey://host:6379" or "redis://host:6379", several machines share the counts. The URL may contain
+            environment variables.
         on_store_error: what happens while the store can't be used. With "local", each process counts only its own
             requests, with the limits divided by `replicas`. With "refuse", every request raises LimitStoreError.
         replicas: the number of processes that share the store.

@@ -1,5 +1,5 @@
-"""Classifies the error object in a provider's response. Finds its message, its cause, such as context length or quota,
-and whether a retry may help.
+"""Classifies the error object in a provider's response: its message, its cause (such as context length or quota), and
+whether a retry may help.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class APIError(StreamfoldError):
         rate_limit: the provider's rate limits, from the response headers.
         warnings: what streamfold changed in the request, and what was wrong with the answer.
         url: the URL of the request without secrets, or None if no request was sent.
-        hint: what to check. The error's text ends with the hint and the URL.
+        hint: what to check. `str(error)` contains the hint and the URL.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -358,13 +358,11 @@ class BudgetExceededError(QuotaExceededError):
 
 
 class LimitStoreError(APIConnectionError):
-    """The shared store can't be used, and the setting `on_store_error` is "refuse"."""
+    """The store of the rate limits and budgets can't be used, and the setting `on_store_error` is "refuse"."""
 
 
 class TurnLimitError(StreamfoldError):
-    """In the last allowed turn of `run_tools`, the model still called tools. The conversation is in the run's
-    `messages`.
-    """
+    """`run_tools` reached `max_turns`, and the model still called tools. The run's `messages` are the conversation."""
 
 
 def failed_before_answer(error: APIError) -> bool:

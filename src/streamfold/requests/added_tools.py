@@ -1,5 +1,6 @@
-"""Handles tools that messages add inside a conversation. If the API allows it, the request contains each such tool
-inside the message that adds it. For other APIs, streamfold moves these tools to the request's list of tools.
+"""Places the tools that messages add inside a conversation (`Message.tools`). If the API accepts tools there, the
+request contains each tool inside the message that adds it. For other APIs, streamfold moves these tools to the
+request's list of tools.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
 def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
     """Adds the tools that messages contain to `Request.tools`, so that all rules for tools apply to them.
 
-    If the API accepts tools inside the conversation, the first message that adds a tool keeps it. Later messages that
-    add the same tool lose it.
+    If the API accepts tools inside the conversation, streamfold removes each tool from all messages but the first one
+    that adds the tool.
 
     Args:
-        in_place: True if the API accepts tools inside the conversation. A tool that the tool choice names is still sent
-            in the request's list of tools. If such a tool is only in the conversation, GPT-5.5 and earlier respond with
-            the error "Tool choice '...' not found in 'tools' parameter".
+        in_place: True if the API accepts tools inside the conversation. streamfold still moves a tool that the tool
+            choice names to the request's list of tools. If such a tool is only in the conversation, GPT-5.5 and earlier
+            respond with the error "Tool choice '...' not found in 'tools' parameter".
     """
     if not any(message.tools for message in request.messages):
         return request, []

@@ -1,6 +1,6 @@
 """Adapts a request's tool names, schemas and response format to an endpoint, with a warning for each change.
 
-Each adapter passes the `Rules` of its API. The model's capabilities come from the request.
+Each adapter passes the `Rules` of its API. `Request.capabilities` contains the model's capabilities.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Rules:
             word "json".
         schemas: the subsets of JSON Schema that the endpoint accepts.
         strict_output: True if streamfold requests strict mode for schemas generated from pydantic models.
-        passes: functions that change every schema, before unsupported keywords are removed.
+        passes: functions that streamfold applies to every schema before it removes unsupported keywords.
         hosted: the hosted tools that the API supports, by kind.
         tool_choice_none: True if the API accepts the tool choice "none". With False, streamfold sends such a request
             without tools.
@@ -144,7 +144,7 @@ def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
 
 
 def drop_forced_tool_choice(request: Request, why: str, warnings: list[ReplyWarning]) -> Request:
-    """Replaces a forced tool choice with "auto". Appends a warning that contains `why`, the reason, to `warnings`."""
+    """Replaces a forced tool choice with "auto". Appends a warning with the reason `why` to `warnings`."""
     if not is_forced(request):
         return request
     choice = request.tool_choice

@@ -1,10 +1,10 @@
 """Adapts a conversation to an endpoint. If the endpoint would refuse the conversation, streamfold raises ConfigError
-or, with the option `repair`, repairs the conversation.
+or, with the option `repair_history`, repairs the conversation.
 
-`HistoryRules` describes the rules. Each adapter defines the rules of its API, and `facts/histories.toml` has the rules
-of endpoints and models. streamfold never modifies the caller's messages. Changes that preserve the conversation's
-meaning are always made, and other changes only with `repair=True`. Each change produces a warning. The running time is
-linear in the number of messages and tool calls.
+Each adapter defines the `HistoryRules` of its API, and `facts/histories.toml` has the rules of endpoints and models.
+streamfold never modifies the caller's messages. It always makes changes that preserve the conversation's meaning, and
+makes other changes only with `repair=True`. Each change produces a warning. The running time is linear in the number of
+messages and tool calls.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class HistoryRules:
         user_behind_result: True if a user message may follow a tool result. With False, streamfold inserts an assistant
             message with the text "..." between the tool result and the user message.
         late_results: True if the result of a background tool call may arrive in a later request than the other results.
-            With False, the first request contains a placeholder for the result. A later request contains the result
-            instead.
+            With False, requests contain a placeholder until the result has arrived.
         added_tools: True if messages inside the conversation may add tools.
         results_follow: True if tool results must directly follow the assistant message that contains their tool calls.
         result_media: True if tool results may contain images. With False, streamfold moves these images to a user
@@ -86,7 +85,7 @@ class HistoryRules:
             tool calls.
         reads_items: True if the API accepts Responses API items in messages.
         wants_reasoning: True if a message with tool calls must contain reasoning. If the reasoning is missing,
-            streamfold sends an empty string in its field.
+            streamfold sends an empty string instead.
         knows_more: True if the provider has stored earlier messages of the conversation. A request may then contain a
             tool result without its tool call, which is among the stored messages.
         refusals: True if assistant messages have a field for refusals. With False, streamfold sends a refusal as text.
@@ -121,7 +120,7 @@ class HistoryRules:
     refusals: bool = False
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
-        """Returns a copy in which the rules of an endpoint and of a model replace the rules of the same names."""
+        """Returns a copy in which the rules of an endpoint or a model (`facts`) replace the rules of the same names."""
         read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
         return replace(self, **read) if read else self
 
@@ -721,14 +720,14 @@ def _with_ids(
 
 
 def read_foreign_compactions(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Converts each summary that another provider's compaction contains to a text message. Returns the new request, and
-    a warning for each summary.
+    """Replaces the compactions of other providers with text messages. A compaction is a provider's summary of earlier
+    messages. Returns the new request, and a warning for each compaction.
 
     Only a message that has no other content counts as a compaction.
 
     Raises:
-        ConfigError: only the provider that compacted the conversation can read the result, so this model wouldn't see
-            the earlier messages.
+        ConfigError: only the provider that wrote the summary can read it, so this model wouldn't see the earlier
+            messages.
     """
     if not any(message.extras for message in request.messages):
         return request, []

@@ -1,7 +1,7 @@
-"""Checks whether an endpoint supports the hosted tools of a request and their arguments.
+"""Checks whether an endpoint supports the hosted tools of a request (tools that the provider runs) and their arguments.
 
-Each API has a table with a `HostedForm` for each kind of tool. A hosted tool without an entry in the table raises an
-error. Leaving the tool out would change what the request means.
+Each API has a table with a `HostedForm` for each kind of tool that it supports. For any other hosted tool, streamfold
+raises ConfigError, because the request would mean something else without the tool.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HostedEndpoint(Protocol):
 def check_hosted(
     tools: Collection[Tool], forms: Mapping[str, HostedForm], adapter: str, endpoint: HostedEndpoint | None
 ) -> list[ReplyWarning]:
-    """Checks the hosted tools of a request. Returns a warning for each argument of a tool that the request leaves out.
+    """Checks the hosted tools of a request. Returns a warning for each tool argument that streamfold doesn't send.
 
     Raises:
         ConfigError: the endpoint doesn't support a hosted tool, or an argument that restricts what the tool may do.

@@ -219,7 +219,7 @@ class _Turn:
 
 
 def read_items(items: Iterable[tuple[str, Any]]) -> Iterator[Message]:
-    """Converts Responses API items to messages. `items` contains each item together with its path, for error messages.
+    """Converts Responses API items to messages. `items` contains pairs of a path, for error messages, and an item.
 
     Raises:
         ConfigError: a value isn't an item. The error message begins with the path of the value.

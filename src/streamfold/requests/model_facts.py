@@ -263,7 +263,9 @@ NO_FAMILY = Family()
 @dataclass(frozen=True)
 class ModelTable(ModelFacts):
     """Facts about an endpoint's models whose names match a pattern. An endpoint's facts take precedence over the facts
-    of the model's family. Attributes:
+    of the model's family.
+
+    Attributes:
         pattern: a pattern for model names, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash must match
             the entire name. A pattern without a slash must match the part after the last slash, without a region and
             vendor such as Amazon Bedrock's `us.anthropic.`.

@@ -1,7 +1,8 @@
 """Adapts request options that a model, its endpoint or its API doesn't support. streamfold clamps an unsupported
-option's value, emulates the option, or leaves it out. Each of these changes produces a warning. If this would change
-the meaning of the request, streamfold raises an error. With `unsupported_options = "strict"`, each change raises an
-error. The table in docs/guides/options.md shows what happens to each option.
+option's value, emulates the option, or leaves it out. Each of these changes produces a warning. If leaving an option
+out would change the meaning of the request, streamfold raises ConfigError. With `unsupported_options = "strict"`,
+streamfold raises ConfigError instead of each warning. The table in docs/guides/options.md shows what happens to each
+option.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def fit_options(
 def fit_sampling(
     options: Options, family: Family, rules: OptionRules, *, model: str = ""
 ) -> tuple[Options, list[ReplyWarning]]:
-    """Adapts `temperature` and `top_p`. Call this function last. Some models accept these options only without
-    thinking, and an adapter may turn thinking off."""
+    """Adapts `temperature` and `top_p`. Call this function after all other changes, because some models accept these
+    options only without thinking, and an adapter may turn thinking off."""
     if options.temperature is None and options.top_p is None:
         return options, []
     fitting = _FitContext(model or "the model", family, rules, tools=False)

@@ -1,7 +1,7 @@
 """Detects prompt cache misses. A provider's prompt cache is used only if the prompt begins with exactly the same text
-as an earlier prompt. streamfold therefore compares the prompt up to the cache mark with the previous request. A
-changing date in the system message, a different order of the tools or an edited message cause a cache miss. No provider
-reports cache misses.
+as an earlier prompt. streamfold therefore compares the prompt up to the last cache mark (`cache=True`) with the
+previous request. A changing date in the system message, a different order of the tools or an edited message cause a
+cache miss. No provider reports cache misses.
 """
 
 from __future__ import annotations

@@ -33,12 +33,11 @@ class Request:
         origin: the value that `Message.origin` has for messages from this endpoint, or None if unknown.
         names: maps each tool name in the request to the caller's tool name. The tool calls that streamfold delivers
             have the caller's names.
-        answer_tool: the name of the tool whose arguments streamfold delivers as the reply's text, or None. This
-            emulates structured output.
+        answer_tool: the name of the tool whose arguments streamfold delivers as the reply's text, to emulate structured
+            output. None if there is no such tool.
         refused_schemas: the digests of schemas that the endpoint has refused (see `schema_digest`).
-        compact: True to request a compaction of the conversation instead of an answer.
-        drop_bound_thinking: True if earlier messages have changed, so that the provider must drop thinking that it
-            can't verify.
+        compact: True to request a summary of the conversation (a compaction) instead of an answer.
+        drop_bound_thinking: True to let the provider ignore earlier thinking that no longer follows the same messages.
         renames: maps names of fields in the request body to the names that this model requires. None stands for a field
             to leave out.
         capabilities: the model's capabilities at this endpoint.

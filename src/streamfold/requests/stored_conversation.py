@@ -22,6 +22,7 @@ _START = digest_parts("stored conversation", 1)
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
     """The state of a conversation that a provider has stored for one account.
+
     Attributes:
         account: a digest of the API, the URL and the API key.
         turns: the ids of stored answers. Each key is a digest of the conversation up to and including the answer.

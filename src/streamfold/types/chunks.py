@@ -32,7 +32,7 @@ class ToolCallDelta(PydanticField):
     """A fragment of a tool call.
 
     Attributes:
-        index: the server's index of the tool call, if the index is usable.
+        index: the server's index of the tool call, or None if the server sent no valid index.
         id, name: the id and the name of the tool call, or None if the fragment lacks them.
         arguments: the next piece of the arguments' JSON text, or the complete arguments if `whole` is True.
         extra: other fields of the tool call. The provider requires them in later requests.
@@ -91,7 +91,7 @@ class ToolCallUpdate(PydanticField):
             answer.
         text: the next piece of the arguments.
         id, extra, item: see `ToolCallDelta`.
-        in_order: True if `number` is the tool call's final position.
+        in_order: True if `number` is the tool call's final position in the answer.
         is_certain: False if the request has no tool of this name, or if streamfold is still parsing the model's markup
             for the tool call.
     """
@@ -190,8 +190,8 @@ class StreamChunk:
     def marks(self) -> tuple[ExtraPart, ...]:
         """The parts between the previous chunk and this one that are neither text nor tool calls.
 
-        The name of a part tells what it is: "signature" is a signature of the reasoning, "block" is a complete hidden
-        block, and "text_end" is the other fields of a text block.
+        A part with the name "signature" is a signature of the reasoning. "block" is a complete block without visible
+        text, such as redacted thinking. "text_end" contains the other fields of a text block.
         """
         return () if self.details is None else self.details.marks
 

@@ -170,7 +170,7 @@ def file(source: Source, *, name: str | None = None, media_type: str | None = No
 
 
 def audio(source: str | bytes | Path, *, media_type: str | None = None) -> AudioPart:
-    """Creates an audio part from bytes, a file or a data URL. No API accepts other URLs.
+    """Creates an audio part from bytes, a file or a data URL. No API accepts the URL of an audio file.
 
     Raises:
         ConfigError: the file doesn't exist, or the bytes aren't audio.
@@ -246,7 +246,7 @@ def part_schema(cls: type) -> dict[str, Any]:
 
 
 def read_part(value: Any, where: str) -> ContentPart | dict[str, Any]:
-    """Parses the output of `write_part`. Raises ConfigError, which names the position of an invalid value."""
+    """Parses the output of `write_part`. Raises ConfigError with the position of an invalid value."""
     match value:
         case {"part": "text", "text": str(text), **rest} if rest.keys() <= {"cache"}:
             mark: Any = rest.get("cache", False)

@@ -1,5 +1,5 @@
-"""`Conversation`, which stores the ids of the answers that a provider has stored, and `Compaction`, a conversation that
-the provider has compacted."""
+"""`Conversation` contains the ids of the answers that a provider has stored. `Compaction` contains a provider's summary
+of a conversation."""
 
 from __future__ import annotations
 
@@ -149,12 +149,12 @@ def _are_turns(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A conversation that the provider has compacted.
+    """A conversation that the provider has replaced with a summary.
 
     Attributes:
         messages: the messages that replace the earlier conversation. Only the same provider can read all of these
             messages.
-        reply: the answer to the compaction request, with `usage`, `cost` and `warnings`.
+        reply: the provider's response with the summary, and its `usage`, `cost` and `warnings`.
     """
 
     messages: list[Message]

@@ -28,8 +28,7 @@ class Cost:
         date: the date of the price list, if known.
         estimated: True if streamfold assumed a price or a token count, or if the answer used a feature whose price
             isn't known.
-        upstream: the part of `amount` that another provider charges to your own API key. OpenRouter doesn't charge this
-            part.
+        upstream: the part of `amount` that another provider charges to your own API key, instead of OpenRouter.
     """
 
     amount: Decimal
@@ -207,7 +206,7 @@ def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Returns True if the steps used different models. The prices of each step are then those of its model."""
+    """Returns True if the steps used different models. Each step then costs what its own model costs."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 

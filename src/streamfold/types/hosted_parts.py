@@ -54,7 +54,7 @@ CitationKind: TypeAlias = Literal["url", "file", "place", "document"]
 
 @dataclass(frozen=True, slots=True)
 class HostedPart(PydanticField):
-    """A step of a hosted tool, or any other part in the provider's format.
+    """A step of a hosted tool, or another part of the answer that is neither text nor a function call.
 
     Attributes:
         kind: one of "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation",

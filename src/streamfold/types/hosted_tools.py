@@ -1,4 +1,4 @@
-"""Hosted tools, which the provider runs. Hosted tools have the same names for all providers."""
+"""Hosted tools: tools that the provider runs. Their classes are the same for all providers."""
 
 from __future__ import annotations
 

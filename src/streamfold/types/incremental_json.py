@@ -1,7 +1,7 @@
 """Finds values in a JSON text that arrives in pieces, for example to show a file while the model writes it.
 
 Each character is parsed once, so the time is proportional to the length of the text. Only the values that the caller
-watches are stored. If the text isn't JSON, parsing stops. Values that were already reported aren't taken back.
+watches are stored. If the text isn't JSON, parsing stops, but values that were already reported aren't retracted.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Timeouts:
 
     Attributes:
         connect: the maximum time until a connection is open, including TLS and the wait for a pooled connection.
-        first_event: the maximum time from the request to the first SSE event that has content. For complete responses
-            (`stream=False`), a shorter timeout counts as 600 seconds.
+        first_event: the maximum time from the request to the first SSE event that has content. For a complete response
+            (`stream=False`), streamfold waits at least 600 seconds.
         read: the maximum time without any bytes, after the first SSE event that has content. Time that your program
             spends between two chunks doesn't count.
         stall: the maximum time without an SSE event that has content. Comments and pings have no content.

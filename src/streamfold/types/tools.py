@@ -159,8 +159,7 @@ class Tool(Generic[F]):
 
         Args:
             function: a function that runs a tool call. The function is called with the arguments as keyword arguments.
-                With the MCP SDK, pass `lambda
-                **arguments: session.call_tool(name, arguments)`.
+                With the MCP SDK, pass `lambda **arguments: session.call_tool(name, arguments)`.
 
         Raises:
             ConfigError: the description has no name, or its input schema doesn't describe an object.
