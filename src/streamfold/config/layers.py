@@ -138,7 +138,7 @@ class MergedSettings:
     origins: dict[KeyPath, tuple[Layer, KeyPath]] = field(default_factory=dict, repr=False)
 
     def origin(self, path: KeyPath) -> tuple[Layer, KeyPath] | None:
-        """Returns the layer that sets a key, and the key's path in this layer. Returns None for a default value."""
+        """Returns the layer that sets a key, and the key's path in this layer, or None if no layer sets the key."""
         if path[:1] == ("api_key",) and "api_key" not in self.values:
             path = ("api_key_env",)
         for end in range(len(path), 0, -1) if path[0] in self.values else ():

@@ -1,6 +1,6 @@
 """The base class and the field types for all tables of settings. Error messages list the allowed values.
 
-An error message contains the key, but never a value that may be secret. Unknown keys are errors. Strings aren't
+An error message contains the key, but never a value that may be secret. An unknown key raises an error. Strings aren't
 converted to numbers or booleans, so that a value is valid or invalid in the same way in TOML, in a mapping and as a
 keyword argument.
 """

@@ -129,8 +129,8 @@ class FittedHistory(NamedTuple):
     """An adapted conversation.
 
     Attributes:
-        positions: the index of each message in the caller's list. An added message has the index of a neighbouring
-            message. None if no message was added or removed.
+        positions: the index of each message in the caller's list. A message that streamfold added has the index of a
+            neighbouring message. None if no message was added or removed.
     """
 
     messages: tuple[Message, ...]

@@ -29,7 +29,7 @@ class StoredConversation:
         base: the id of the earlier conversation that the caller's messages continue, or None.
         restarted: the reason why the request can't continue a stored answer, or "".
         id: the id that the request continues. With None, the request sends the complete conversation.
-        messages: the number of messages, after the instructions, that are stored under `id`.
+        messages: the number of messages that the provider has stored under `id`, not counting instructions.
         digest: the digest of all messages of the request.
     """
 

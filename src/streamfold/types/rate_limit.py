@@ -45,7 +45,7 @@ class RateLimit:
 
     @property
     def tokens(self) -> RateLimitWindow | None:
-        """The limit on all tokens together. If there are several, this is the one with the shortest window."""
+        """The limit on input plus output tokens. If there are several, this is the one with the shortest window."""
         return self._first("tokens")
 
     @property

@@ -510,7 +510,7 @@ def as_tools(given: Iterable[ToolLike] | None) -> tuple[Tool, ...]:
 
 
 def read_tools(given: Iterable[ToolLike] | None) -> list[Tool | Iterable[Tool]]:
-    """Converts values to tools like `as_tools`. A group of tools, such as `McpTools`, stays one item of the list."""
+    """Converts values to tools, as `as_tools` does, but keeps a group of tools such as `McpTools` as one item."""
     if given is None or given == ():
         return []
     if isinstance(given, str | Tool | ServerTool | Mapping) or callable(given):

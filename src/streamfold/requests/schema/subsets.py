@@ -32,7 +32,7 @@ class Subset:
         closed: True if every object must have `"additionalProperties": false`.
         all_required: True if every property must be required.
         listed_required: True if `required` may contain only names that are in `properties`.
-        typed: a list of keywords, or None. With a list, every schema must contain `type` or one of these keywords.
+        typed: every schema must contain `type` or one of these keywords. None if schemas need no type.
         needs_items: True if an array must have `items`.
         needs_properties: True if an object must have `properties`.
         booleans: True if the endpoint accepts `true` and `false` as schemas.
