@@ -61,7 +61,7 @@ class _Level:
     Attributes:
         inside: the indexes of the path patterns that may match a value inside the object or list.
         watched: the indexes of the path patterns that match the object or list itself.
-        step: the current key or list index.
+        step: the current key or list index. 0 in an object that has no key yet.
         text: the text received so far, if the value is watched.
         begun: the offset in the current piece of JSON text at which the value begins, or 0 if the value began in an
             earlier piece.
@@ -126,7 +126,7 @@ class IncrementalJSON:
 
     # The states: each parses the text from a position and returns the position it reached.
 
-    def _value(self, text: str, at: int, *, first: bool = False) -> int:
+    def _value(self, text: str, at: int) -> int:
         at = _skip(text, at)
         char = text[at : at + 1]
         if char == '"':
@@ -134,7 +134,7 @@ class IncrementalJSON:
             self._state = IncrementalJSON._string
         elif char in ("{", "["):
             self._open(char == "[", at)
-        elif char == "]" and first:
+        elif char == "]" and self._levels and self._levels[-1].is_list and self._levels[-1].step == 0:  # an empty list
             self._close(text, at)
         elif char and char in "-0123456789tfn":
             self._begin_text()
@@ -144,23 +144,17 @@ class IncrementalJSON:
             self.broken = bool(char)
         return at + 1
 
-    def _first_value(self, text: str, at: int) -> int:
-        return self._value(text, at, first=True)
-
-    def _key(self, text: str, at: int, *, first: bool = False) -> int:
+    def _key(self, text: str, at: int) -> int:
         at = _skip(text, at)
         char = text[at : at + 1]
         if char == '"':
             self._text, self._half = [], ""
             self._state = IncrementalJSON._name
-        elif char == "}" and first:
+        elif char == "}" and self._levels[-1].step == 0:  # an empty object
             self._close(text, at)
         else:
             self.broken = bool(char)
         return at + 1
-
-    def _first_key(self, text: str, at: int) -> int:
-        return self._key(text, at, first=True)
 
     def _colon(self, text: str, at: int) -> int:
         at = _skip(text, at)
@@ -267,7 +261,7 @@ class IncrementalJSON:
         self._levels.append(level)
         if level.watched:
             self._captured.append(level)
-        self._state = IncrementalJSON._first_value if is_list else IncrementalJSON._first_key
+        self._state = IncrementalJSON._value if is_list else IncrementalJSON._key
         if is_list:
             self._enter(0)
 
