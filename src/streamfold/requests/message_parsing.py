@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from itertools import groupby, starmap
 from typing import Any, TypeAlias, get_args
 
-from ..errors import ConfigError, did_you_mean
+from ..errors import ConfigError, allowed_values_hint
 from ..types import (
     AudioPart,
     ContentPart,
@@ -48,7 +48,7 @@ _FOREIGN = {
     "tool_use": "tool_calls beside the content", "tool_result": 'a message with the role "tool"',
 }  # fmt: skip
 _DETAILS = ("auto", "low", "high", "original")
-_EMPTY_PART_MEMBERS: tuple[Any, ...] = (None, [], {})  # `annotations: []`
+_EMPTY: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
 
 
 def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
@@ -107,7 +107,7 @@ def read_part(part: Any, where: str) -> ReadPart:
             fields.absorb_rest(inner)
         case "video_url" if not isinstance(part.get("video_url"), str):
             fields.inner("video_url").string("url")
-    if read is None or any(value not in _EMPTY_PART_MEMBERS for value in fields.rest().values()):
+    if read is None or any(value not in _EMPTY for value in fields.rest().values()):
         return dict(part)
     return read
 
@@ -186,7 +186,6 @@ ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
 _ADDED_TOOLS = "additional_tools"
 _ITEM_ROLES = ("user", "system", "developer", "assistant")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
-_EMPTY_ITEM_MEMBERS: tuple[Any, ...] = (None, [], {}, "completed")
 
 
 def _is_item(message: Any) -> bool:
@@ -270,7 +269,7 @@ def _add(turn: _Turn, item: dict[str, Any], where: str) -> None:
             _add_message(turn, fields, where)
         case _:
             turn.plain = False
-    turn.plain = turn.plain and all(value in _EMPTY_ITEM_MEMBERS for value in fields.rest().values())
+    turn.plain = turn.plain and all(value in (*_EMPTY, "completed") for value in fields.rest().values())
 
 
 def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
@@ -306,8 +305,7 @@ def _other(item: dict[str, Any], where: str) -> Message:
         return Message("user", extras={"output": [{"type": kind, **item}]})
     role: Any = fields.any("role")
     if role not in _ITEM_ROLES:
-        hint = did_you_mean(str(role), _ITEM_ROLES)
-        raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ITEM_ROLES)}")
+        raise ConfigError(f"{where}.role: unknown role {role!r}{allowed_values_hint(str(role), _ITEM_ROLES)}")
     content = _content(fields, "content")
     return Message(role, content, extras=fields.rest())
 
@@ -341,7 +339,6 @@ def _text(part: Any) -> str:
 # https://platform.openai.com/docs/api-reference/chat/create is the shape.
 
 _ROLES = get_args(Role)
-_EMPTY_MESSAGE_MEMBERS: tuple[Any, ...] = ([], {})  # `annotations: []`, as the dump of an answer has it
 
 
 def read_messages(messages: Messages) -> tuple[Message, ...]:
@@ -396,8 +393,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     if not role:
         raise ConfigError(f"{where}.role is missing. Allowed: {', '.join(_ROLES)}")
     if role not in _ROLES:
-        hint = did_you_mean(str(role), _ROLES)
-        raise ConfigError(f"{where}.role: unknown role {role!r}{hint}. Allowed: {', '.join(_ROLES)}")
+        raise ConfigError(f"{where}.role: unknown role {role!r}{allowed_values_hint(str(role), _ROLES)}")
     fields = ObjectReader({name: value for name, value in given.items() if name != "role"}, where)
     content = read_content(fields.any("content"), f"{where}.content")
     members: dict[str, Any] = {"name": fields.text("name")}
@@ -409,7 +405,7 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
     elif role == "assistant":
         members["refusal"], members["partial"] = fields.text("refusal"), bool(fields.flag("partial"))
         members["reasoning"] = _reasoning(fields)
-    extras = {name: value for name, value in fields.rest().items() if value not in _EMPTY_MESSAGE_MEMBERS}
+    extras = {name: value for name, value in fields.rest().items() if value not in _EMPTY}
     return Message(role, content, calls, extras=extras, **members)
 
 
