@@ -8,9 +8,14 @@ from collections.abc import Iterable
 from ..errors import NotConfiguredError
 
 
+def find_variable(name: str) -> str | None:
+    """Returns the value of an environment variable, or None if the variable is unset or blank."""
+    return os.environ.get(name, "").strip() or None
+
+
 def variable_is_set(name: str) -> bool:
     """Returns True if an environment variable is set and not blank."""
-    return bool(os.environ.get(name, "").strip())
+    return find_variable(name) is not None
 
 
 def variable_value(variable: str, where: str) -> str:
@@ -22,14 +27,15 @@ def variable_value(variable: str, where: str) -> str:
     Raises:
         NotConfiguredError: the variable isn't set. The message begins with `where`.
     """
-    if not variable_is_set(variable):
+    value = find_variable(variable)
+    if value is None:
         raise NotConfiguredError(f"{where}: {variable} is not set")
-    return os.environ[variable].strip()
+    return value
 
 
 def read_environment(names: Iterable[str]) -> dict[str, str | None]:
     """Returns the values of environment variables. The value is None if a variable is unset or blank."""
-    return {name: os.environ.get(name, "").strip() or None for name in names}
+    return {name: find_variable(name) for name in names}
 
 
 def set_variable(name: str, value: str) -> None:

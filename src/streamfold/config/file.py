@@ -21,7 +21,7 @@ from ..errors import ConfigError, allowed_values_hint, did_you_mean
 from ..urls import variable_names
 from .catalogue import catalogue_layers, provider_files
 from .endpoint import same_origin, untrusted
-from .environment import variable_is_set
+from .environment import find_variable
 from .layers import Layer, TomlFile, locate_errors, merge
 from .profile import Profile
 from .search_path import PROVIDER_VARIABLE, Location, read_file, search_locations
@@ -158,9 +158,8 @@ class Config:
         """Returns the name of the default provider, and the place where the name is set. Raises ConfigError if there is
         no default provider.
         """
-        if variable_is_set(PROVIDER_VARIABLE):
-            chosen, origin = os.environ[PROVIDER_VARIABLE].strip(), PROVIDER_VARIABLE
-            where = origin
+        if chosen := find_variable(PROVIDER_VARIABLE):
+            where = origin = PROVIDER_VARIABLE
         else:
             chosen = self._settings().default
             if not chosen or self.file is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..requests import CAPABILITIES, ModelTable, Support, retirement_notice
 from ..urls import shown_url, variable_names
-from .environment import variable_is_set
+from .environment import find_variable, variable_is_set
 from .file import Config, build_profile, check_layers
 from .layers import Layer, merge
 from .profile import Profile
@@ -168,8 +167,9 @@ def config_problems(config: Config) -> list[str]:
             if problem is not None and config.file is not None:
                 found.append(Layer.of_file(config.file, "providers", owner).mistake(("fallback", index), problem))
     lines = [text for _, text in sorted(dict.fromkeys(found), key=lambda problem: problem[0])]
-    if chosen := os.environ.get(PROVIDER_VARIABLE, "").strip():
-        lines += [f"{PROVIDER_VARIABLE}: {text}" for text in [config.unknown(chosen)] if text]
+    chosen = find_variable(PROVIDER_VARIABLE)
+    if chosen and (problem := config.unknown(chosen)):
+        lines.append(f"{PROVIDER_VARIABLE}: {problem}")
     return lines
 
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ..errors import ConfigError
+from .environment import find_variable
 from .layers import TomlFile
 
 FILE_NAME = "streamfold.toml"
@@ -68,7 +69,7 @@ def _trusted_digests(record: Path) -> dict[str, str]:
 
 def user_folder() -> Path | None:
     variable = "APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME"
-    folder = Path(os.environ.get(variable, ""))
+    folder = Path(find_variable(variable) or "")
     if folder.is_absolute():  # the XDG specification says to ignore relative paths
         return folder
     try:
@@ -107,7 +108,7 @@ def search_locations(path: str | os.PathLike[str] | None = None) -> list[Locatio
     """Returns the paths at which to look for the file, in order. If the caller passes a path, it is the only one."""
     if path is not None:
         return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
-    if named := os.environ.get(FILE_VARIABLE, "").strip():
+    if named := find_variable(FILE_VARIABLE):
         return [Location(Path(named).expanduser(), FILE_VARIABLE, required=True)]
     found = [Location(Path(FILE_NAME), "the working directory")]
     if (folder := user_folder()) is not None:
