@@ -70,13 +70,21 @@ class EncodingReport:
         """
         if message.reasoning:
             self.reasoning.append(where)
-        for number, call in enumerate(message.tool_calls):
-            if call.extra and not (request.came_from_here(message) and call_extras(call)):
-                self.members.append(f"{where}.tool_calls[{number}].extra")
+        self.add_call_extras(message, where, request, call_extras)
         unread = {name: value for name, value in message.extras.items() if name != "cache_control"}
         if not has_unmodelled_blocks(unread.get("blocks")):
             unread.pop("blocks", None)
         self.add_extras(where, unread)
+
+    def add_call_extras(
+        self, message: Message, where: str, request: Request, supported: Callable[[ToolCall], bool]
+    ) -> None:
+        """Records the extras of tool calls as not sent, if another endpoint wrote the message or if `supported` returns
+        False."""
+        here = request.came_from_here(message)
+        for number, call in enumerate(message.tool_calls):
+            if call.extra and not (here and supported(call)):
+                self.members.append(f"{where}.tool_calls[{number}].extra")
 
     def add_name_and_detail(
         self, message: Message, where: str, *, details: Collection[str] = (), files: bool = True

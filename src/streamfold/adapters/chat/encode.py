@@ -194,9 +194,7 @@ class ChatRequestWriter:
         extras = message.extras.items()
         report.add_extras(where, {k: value for k, value in extras if k not in sent and says_more(k, message)})
         report.add_media_members(message, where)
-        if not here:
-            calls = enumerate(message.tool_calls)
-            report.members += [f"{where}.tool_calls[{number}].extra" for number, call in calls if call.extra]
+        report.add_call_extras(message, where, request, lambda call: True)
 
     def _message(self, message: Message, where: str, request: Request) -> dict[str, Any]:
         quirks, here = self.quirks, request.came_from_here(message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -130,16 +130,16 @@ class KimiAdapter(ChatAdapter):
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
 
     def _messages(self, request: Request, back: list[bool], report: EncodingReport) -> list[dict[str, Any]]:
-        messages = list(_renumbered(super()._messages(request, back, report), report))
+        messages = super()._messages(request, back, report)
+        _renumber_calls(messages, report)
+        thinks = self.hosted and may_reason(request)
         for message in messages:
             if message["role"] == "assistant":
                 message["content"] = message["content"] or None
-        if self.hosted and may_reason(request):
-            # Else: "thinking is enabled but reasoning_content is missing in assistant tool call message"
-            # (MoonshotAI/kimi-cli#2141).
-            for message in messages:
-                if message.get("tool_calls"):
-                    message.setdefault("reasoning_content", "")
+            if thinks and message.get("tool_calls"):
+                # Else: "thinking is enabled but reasoning_content is missing in assistant tool call message"
+                # (MoonshotAI/kimi-cli#2141).
+                message.setdefault("reasoning_content", "")
         return messages
 
     def count_path(self, request: Request) -> str:
@@ -175,7 +175,7 @@ class KimiAdapter(ChatAdapter):
         return super()._tool(tool)
 
 
-def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> Iterator[dict[str, Any]]:
+def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> None:
     """Replaces tool call ids by the ids that the model itself would have written.
 
     The model imitates the conversation's earlier ids in its next tool call. If these ids have another style, the server
@@ -186,21 +186,13 @@ def _renumbered(messages: Iterable[dict[str, Any]], report: EncodingReport) -> I
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id
     for message in messages:
-        if message.get("role") == "assistant":
+        if message["role"] == "assistant":
             renamed = {}
-            if not (calls := message.get("tool_calls")):
-                yield message
-                continue
-            made = []
-            for call in calls:
-                name = call.get("function", {}).get("name", "")
-                made.append({**call, "id": f"functions.{name}:{number}"})
-                renamed.setdefault(call.get("id", ""), deque()).append(made[-1]["id"])
-                report.ids[call.get("id", "")] = made[-1]["id"]
+            for call in message.get("tool_calls", ()):
+                old, new = call["id"], f"functions.{call.get('function', {}).get('name', '')}:{number}"
+                renamed.setdefault(old, deque()).append(new)
+                report.ids[old] = call["id"] = new
                 number += 1
-            yield {**message, "tool_calls": made}
-        elif message.get("role") == "tool" and (ids := renamed.get(message.get("tool_call_id", ""))):
+        elif message["role"] == "tool" and (ids := renamed.get(message.get("tool_call_id", ""))):
             # The same id twice in one turn: results come in the calls' order.
-            yield {**message, "tool_call_id": ids.popleft() if len(ids) > 1 else ids[0]}
-        else:
-            yield message
+            message["tool_call_id"] = ids.popleft() if len(ids) > 1 else ids[0]

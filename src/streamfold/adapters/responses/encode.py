@@ -489,10 +489,8 @@ class ResponsesRequestWriter:
         if message.name:
             report.members.append(f"{where}.name")
         report.add_media_members(message, where)
-        for number, call in enumerate(message.tool_calls):
-            extra = (call.extra or {}).keys()
-            if extra and (not here or not extra <= {*CALL_EXTRAS, "pending_safety_checks"}):
-                report.members.append(f"{where}.tool_calls[{number}].extra")
+        supported = {*CALL_EXTRAS, "pending_safety_checks"}
+        report.add_call_extras(message, where, request, lambda call: supported.issuperset(call.extra or ()))
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
