@@ -26,6 +26,7 @@ from ...types import (
     tool_result_content,
 )
 from ..encoding_report import EncodingReport, has_unmodelled_blocks
+from ..prepared_request import without_none
 from ..thought_signatures import PLACEHOLDER, unsigned_calls
 from .quirks import ChatQuirks
 from .reasoning import effort_members, keep_reasoning_members, reasoning_members, should_resend_reasoning
@@ -288,9 +289,8 @@ def encode_response_format(wanted: Any) -> dict[str, Any] | None:
         return None
     if read.schema is None:
         return {"type": "json_object"}
-    said = {"description": read.description, "strict": read.strict}
-    given = {name: value for name, value in said.items() if value is not None}
-    return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **given}}
+    more = without_none(description=read.description, strict=read.strict)
+    return {"type": "json_schema", "json_schema": {"name": read.name, "schema": dict(read.schema), **more}}
 
 
 def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:

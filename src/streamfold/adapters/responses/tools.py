@@ -6,7 +6,7 @@ https://openrouter.ai/docs/features/server-tools, https://docs.perplexity.ai/doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...requests import HostedForm
@@ -14,7 +14,12 @@ from ...types import CodeExecution, CustomTool, FileSearch, HostedMcpServer, Url
 
 
 def _given(**members: Any) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in members.items() if value}
+    """Returns the members that have a value. Sequences become lists."""
+    return {
+        name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+        for name, value in members.items()
+        if value
+    }
 
 
 def _location(tool: WebSearch) -> dict[str, Any] | None:
@@ -22,13 +27,12 @@ def _location(tool: WebSearch) -> dict[str, Any] | None:
 
 
 def _web_search(tool: WebSearch) -> dict[str, Any]:
-    filters = {"allowed_domains": list(tool.allowed_domains)} if tool.allowed_domains else None
-    size = tool.context_size
+    filters, size = _given(allowed_domains=tool.allowed_domains), tool.context_size
     return {"type": "web_search", **_given(filters=filters, user_location=_location(tool), search_context_size=size)}
 
 
 def _code(tool: CodeExecution) -> dict[str, Any]:
-    container = tool.container or {"type": "auto", **_given(file_ids=tool.files and list(tool.files))}
+    container = tool.container or {"type": "auto", **_given(file_ids=tool.files)}
     return {"type": "code_interpreter", "container": container}
 
 
@@ -41,7 +45,7 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
     more = _given(
         authorization=tool.authorization,
         headers=tool.headers and dict(tool.headers),
-        allowed_tools=tool.allowed_tools and list(tool.allowed_tools),
+        allowed_tools=tool.allowed_tools,
         require_approval=tool.require_approval,
     )
     return {"type": "mcp", "server_label": tool.name, "server_url": tool.url, **more}
@@ -56,19 +60,17 @@ def _custom(tool: CustomTool) -> dict[str, Any]:
 
 
 _MCP = HostedForm(_mcp, ("authorization", "headers", "allowed_tools", "require_approval"))
-_FILES = HostedForm(_file_search, ("max_results", "filter"))
 _OPENAI = {
     "web_search": HostedForm(_web_search, ("allowed_domains", "user_location", "context_size")),
     "code_execution": HostedForm(_code, ("files", "container")),
-    "file_search": _FILES,
+    "file_search": HostedForm(_file_search, ("max_results", "filter")),
     "mcp": _MCP,
     "custom": HostedForm(_custom, ("grammar",)),
 }
 
 
 def _xai_search(tool: WebSearch) -> dict[str, Any]:
-    allowed, blocked = tool.allowed_domains, tool.blocked_domains
-    domains = _given(allowed_domains=allowed and list(allowed), excluded_domains=blocked and list(blocked))
+    domains = _given(allowed_domains=tool.allowed_domains, excluded_domains=tool.blocked_domains)
     return {"type": "web_search", **domains}
 
 
@@ -80,30 +82,19 @@ _XAI = {
 }
 
 
-def _openrouter(kind: str, **parameters: Any) -> dict[str, Any]:
-    given = _given(**parameters)
-    return {"type": f"openrouter:{kind}", **({"parameters": given} if given else {})}
+def _openrouter(kind: str, tool: WebSearch | UrlContext, **parameters: Any) -> dict[str, Any]:
+    given = _given(max_uses=tool.max_uses, allowed_domains=tool.allowed_domains, **parameters)
+    return {"type": f"openrouter:{kind}", **_given(parameters=given)}
 
 
 def _openrouter_search(tool: WebSearch) -> dict[str, Any]:
-    return _openrouter(
-        "web_search",
-        max_uses=tool.max_uses,
-        allowed_domains=tool.allowed_domains and list(tool.allowed_domains),
-        excluded_domains=tool.blocked_domains and list(tool.blocked_domains),
-        user_location=_location(tool),
-        search_context_size=tool.context_size,
-    )
+    blocked, location, size = tool.blocked_domains, _location(tool), tool.context_size
+    return _openrouter("web_search", tool, excluded_domains=blocked, user_location=location, search_context_size=size)
 
 
 def _openrouter_fetch(tool: UrlContext) -> dict[str, Any]:
-    return _openrouter(
-        "web_fetch",
-        max_uses=tool.max_uses,
-        allowed_domains=tool.allowed_domains and list(tool.allowed_domains),
-        blocked_domains=tool.blocked_domains and list(tool.blocked_domains),
-        max_content_tokens=tool.max_content_tokens,
-    )
+    most = tool.max_content_tokens
+    return _openrouter("web_fetch", tool, blocked_domains=tool.blocked_domains, max_content_tokens=most)
 
 
 _DOMAINS = ("max_uses", "allowed_domains", "blocked_domains")
