@@ -1,7 +1,7 @@
 """The base class of adapters, which encode requests and decode the events of responses.
 
-An adapter has no state. The engine or a dialect keeps the state of a response. Other packages can add adapters with an
-entry point in the group `streamfold.adapters`.
+An adapter has no state. While a response arrives, `streamfold.engine` keeps its state. Other packages can add adapters
+with an entry point in the group `streamfold.adapters`.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Framing(Protocol):
     def __init__(self, limits: Limits) -> None: ...
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that are complete with `data`. Raises ProtocolError if an event is larger than the
-        limit."""
+        """Returns the events that are complete with `data`. Raises ProtocolError if an event is larger than `limits`
+        allows."""
         ...
 
     def finish(self) -> ServerSentEvent | None:
@@ -97,11 +97,11 @@ class Adapter(ABC):
         Quirks: a frozen dataclass with settings for the differences between endpoints, or None. The constructor's only
             argument is an instance of this dataclass or None.
         framing: the class that splits a response body into events. None for server-sent events.
-        maker: the vendor, if only the vendor's own API has this format. For another server with this format, set the
-            quirk `hosted = false`.
-        sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice". Any
-            other option is dropped with a warning. If dropping it would change the request's meaning, ConfigError is
-            raised.
+        maker: the vendor whose API has this format. None if several vendors' APIs have it. Other servers with this
+            format need the quirk `hosted = false`.
+        sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice".
+            streamfold drops any other option with a warning, or raises ConfigError if the request would have another
+            meaning without the option.
         counts_tokens: True if the endpoint can count the tokens of a prompt. See `encode_count` and `read_count`.
         compacts: True if the API can compact a conversation on request (`Request.compact`). See `compacted`.
         drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.
@@ -109,8 +109,7 @@ class Adapter(ABC):
         conversation_members: the request fields that contain the id of the stored conversation to continue.
         kind_follows_text: True if this API's events contain a text before the field that says whether the text is
             reasoning.
-        blocks_name: the key in `Reply.extras` under which the reply contains its original blocks. Later requests send
-            these blocks back.
+        blocks_name: the key in `Reply.extras` of the reply's original content blocks, which later requests send back.
     """
 
     name: str = ""
@@ -138,11 +137,11 @@ class Adapter(ABC):
     def prepare(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for a response, with a warning for each change that it made to the caller's request.
+        """Returns the HTTP request for a response, with a warning for each change to the caller's request.
 
         Args:
             request: the caller's request, which isn't modified. `PreparedRequest.request` is the adapted copy.
-            repair_history: True to repair a conversation that the endpoint would refuse. False to raise ConfigError.
+            repair_history: True to repair a conversation that the endpoint would refuse, False to raise ConfigError.
             endpoint: facts about the endpoint, for error messages about missing capabilities.
 
         Raises:
@@ -244,8 +243,8 @@ class Adapter(ABC):
         return Rules()
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the endpoint supports. `fit_options` and `fit_sampling` drop or
-        emulate all other options."""
+        """Returns which options the endpoint supports. `fit_options` and `fit_sampling` drop or emulate all other
+        options."""
         return OptionRules()
 
     def background_tools(self, request: Request) -> bool:
@@ -253,7 +252,7 @@ class Adapter(ABC):
         return False
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. Unknown facts are replaced by what streamfold assumes for this
+        """Returns the facts about a model. In place of unknown facts, they contain what streamfold assumes for this
         endpoint."""
         return family
 
@@ -296,8 +295,8 @@ class Adapter(ABC):
         """
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are sent as instructions. Stored conversations don't contain
-        instructions."""
+        """Returns how many messages at the beginning `encode` sends as instructions. The conversation that the provider
+        stores doesn't contain them."""
         return 0
 
     def grows(self, conversation_id: str) -> bool:
@@ -323,8 +322,8 @@ class Adapter(ABC):
         return self.request_path(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
-        """Returns the headers that the API requires. Configured headers and the API key's header replace headers with
-        the same name."""
+        """Returns the headers that the API requires. Headers from the configuration and the header with the API key
+        replace headers with the same name."""
         accepted = "text/event-stream" if request.stream else "application/json"
         return {"Accept": accepted, "Content-Type": "application/json"}
 
@@ -350,8 +349,8 @@ class Adapter(ABC):
         return None
 
     def answer_path(self, request: Request, answer_id: str) -> str | None:
-        """Returns the path, below the base URL, of a GET request for a complete stored response. None if the server
-        doesn't store this response."""
+        """Returns the path, below the base URL, of a GET request for a complete stored response. Returns None if the
+        server doesn't store this response."""
         return None
 
     def is_running(self, body: Any) -> bool:
@@ -359,13 +358,13 @@ class Adapter(ABC):
         return False
 
     def cancel_path(self, answer_id: str) -> str | None:
-        """Returns the path, below the base URL, of a POST request that cancels a response. None if the API can't cancel
-        responses."""
+        """Returns the path, below the base URL, of a POST request that cancels a response. Returns None if the API
+        can't cancel responses."""
         return None
 
     def runs_on(self, request: Request) -> bool:
-        """Returns True if the server completes the response even without a connection. streamfold then never retries a
-        failed request."""
+        """Returns True if the server completes the response even if the connection breaks. streamfold then never
+        retries a failed request."""
         return False
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
@@ -406,7 +405,7 @@ class Adapter(ABC):
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Converts the last event to deltas. The event was truncated, and then completed to valid JSON.
+        """Converts a truncated last event to deltas. streamfold has completed its data to valid JSON.
 
         Raises:
             ValueError: too little of the event has arrived.
@@ -414,7 +413,8 @@ class Adapter(ABC):
         return self.decode(event)
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
-        """Converts a complete JSON response to deltas. Some servers send one although the request asked for a stream.
+        """Converts a complete JSON response to deltas. Some servers send a complete response although the request asked
+        for a stream.
 
         Raises:
             ValueError: the body isn't a response in the API's format. The message gives the reason.
@@ -422,13 +422,13 @@ class Adapter(ABC):
         raise ValueError("this adapter supports only streamed answers")
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages that replace the conversation after a compaction (`Request.compact`).
+        """Returns the shorter conversation that the API made of the request's conversation (`Request.compact`).
 
         Args:
-            reply: the reply to the request for a compaction.
+            reply: the reply to that request.
 
         Raises:
-            ValueError: the reply contains no compaction. The message gives the reason.
+            ValueError: the reply contains no such conversation. The message gives the reason.
         """
         raise ValueError("this adapter doesn't support compactions")
 

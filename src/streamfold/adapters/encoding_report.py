@@ -46,8 +46,8 @@ class EncodingReport:
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns a warning for each entry of `changes`, and one warning each for all reasoning, all fields and all
-        ids."""
+        """Returns the warnings in `changes`, and one warning each for all entries of `reasoning`, `members` and
+        `ids`."""
         found = []
         if self.reasoning:
             why = "the reasoning was not sent, because this provider doesn't accept it"
@@ -104,7 +104,7 @@ class EncodingReport:
                 self.members.append(f"{where}.content[{at}].name")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
-        """Records extras of a message as not sent, with the kinds of hosted tools in them."""
+        """Records entries of `Message.extras` as not sent, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
                 continue  # it says how a response ended, and nothing of the turn
@@ -113,8 +113,8 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Records media types and file names as not sent, if the medium is sent as a URL or an id. Few APIs support
-        these fields.
+        """Records media types and file names as not sent, if the request contains only a URL or an id. Few APIs accept
+        them next to a URL or an id.
 
         Args:
             names: True if the API doesn't support file names either.

@@ -1,5 +1,5 @@
 """Decodes SSE events whose data isn't a JSON object, and tool calls whose arguments aren't text. No API documents such
-events, but servers and proxies send them."""
+data, but servers and proxies send it."""
 
 from __future__ import annotations
 

@@ -14,13 +14,14 @@ from ..types import Usage
 def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     """Converts a usage object to token counts.
 
-    The names of the cache counts come from these sources. OpenAI and OpenRouter:
-    https://platform.openai.com/docs/guides/prompt-caching (`cache_write_tokens`). Moonshot: `cached_tokens` at the top
-    level. DeepSeek: https://api-docs.deepseek.com/guides/kv_cache (`prompt_cache_hit_tokens`). LiteLLM:
-    https://docs.litellm.ai/docs/completion/prompt_caching (`cache_read_input_tokens` and `cache_creation_input_tokens`,
-    which `prompt_tokens` includes, and `cache_creation_tokens` in the details). DashScope:
-    https://help.aliyun.com/zh/model-studio/context-cache (`cache_creation_input_tokens` in the details). Bedrock:
-    https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html (`cache_write_input_tokens`).
+    Servers use these names for the counts of cached tokens. OpenAI and OpenRouter send `cache_write_tokens`
+    (https://platform.openai.com/docs/guides/prompt-caching). Moonshot sends `cached_tokens` at the top level. DeepSeek
+    sends `prompt_cache_hit_tokens` (https://api-docs.deepseek.com/guides/kv_cache). LiteLLM sends
+    `cache_creation_tokens` in the details, and at the top level `cache_read_input_tokens` and
+    `cache_creation_input_tokens`, which `prompt_tokens` includes
+    (https://docs.litellm.ai/docs/completion/prompt_caching). DashScope sends `cache_creation_input_tokens` in the
+    details (https://help.aliyun.com/zh/model-studio/context-cache). Bedrock sends `cache_write_input_tokens`
+    (https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html).
     """
     read = _members(usage, "prompt_tokens_details", "input_tokens_details")
     written = _members(usage, "completion_tokens_details", "output_tokens_details")
@@ -107,7 +108,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the fields of a usage object and of its details. If both have a field, the details' value counts."""
+    """Returns the fields of a usage object and of its details. If both have a field, the details' value is used."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

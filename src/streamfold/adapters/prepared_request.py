@@ -51,7 +51,7 @@ def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dic
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two request bodies recursively. If both have a field, the value in `extra` counts."""
+    """Merges two request bodies recursively. If both have a field, the value in `extra` is used."""
     out = dict(body)
     for name, value in extra.items():
         mine = out.get(name)

@@ -1,8 +1,8 @@
-"""OpenAI's Chat Completions API, and servers that are compatible with it.
+"""The adapter for OpenAI's Chat Completions API, and for servers that are compatible with it.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate from OpenAI's, a
-comment names the server, but streamfold accepts the deviation from every server. `ChatQuirks` describes how requests
-differ between servers.
+`encode.py` encodes requests, and `decode.py` decodes responses. Comments name the servers whose responses deviate from
+OpenAI's. streamfold accepts each deviation from every server. `ChatQuirks` describes how requests differ between
+servers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         self.quirks = quirks or ChatQuirks()
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. Some servers require the model's name in the path."""
+        """Returns the path of a request. It contains the model's name if the server requires that."""
         if self.quirks.model_in_path:
             return f"/deployments/{quote(request.model, safe='')}{self.path}"
         return self.path
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server can continue a text. Servers with the message field `prefix` may first repeat the
-        text."""
+        """Returns "with_echo" for servers with the message field `prefix`, because they may first repeat the text that
+        they continue."""
         if self.quirks.continues is None:
             return None
         return "with_echo" if self.quirks.continues == "prefix" else "exactly"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """Marks the deltas of a complete message as complete, so that they replace the pieces that arrived before."""
+    """Converts the deltas of a complete message to deltas that replace all its pieces that arrived before."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
@@ -167,8 +167,8 @@ class ChatEventReader:
         """Decodes a choice that contains a complete message instead of a delta.
 
         MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that only
-        imitates a stream sends only the complete message (fixtures/chunks/message_for_delta). Deltas in the field
-        `message` are accepted too.
+        imitates a stream sends only the complete message (fixtures/chunks/message_for_delta). Other servers send a
+        delta in the field `message`.
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
@@ -297,7 +297,7 @@ _FINISH_REASONS = {word: reason for reason, words in _FINISH_WORDS.items() for w
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Returns the meaning of a finish reason, or None if the finish reason is empty or "null" (DashScope)."""
+    """Converts the finish reason of a server. Returns None for "" and for "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):

@@ -47,7 +47,7 @@ def image_url(part: ImagePart) -> str:
 
 
 def file_data(part: FilePart) -> dict[str, str]:
-    """Returns the fields with a file's bytes, which Chat Completions and the Responses API share."""
+    """Returns the fields `filename` and `file_data`, which Chat Completions and the Responses API share."""
     # Bytes without a name are taken for nothing: "Missing required parameter: 'messages[1].content[1].file.file_id'"
     # (openai/openai-agents-python#1513).
     name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
@@ -75,7 +75,7 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": 
 
 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
-    """Joins the pieces of each entry in `reasoning_details`, which a stream sends separately.
+    """Joins the pieces of each entry in `reasoning_details`. A stream sends each piece separately.
 
     Consecutive pieces with the same type and index belong to one entry, and the last piece contains the signature. The
     entries stay in their order, because the signature covers the complete list:
@@ -98,7 +98,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """Two pieces with different ids belong to two entries."""
+    """Returns True if both pieces belong to one entry. Pieces with different ids belong to two entries."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -114,7 +114,7 @@ class ChatRequestWriter:
 
     @property
     def hosted_forms(self) -> Mapping[str, HostedForm]:
-        """The hosted tools that the provider supports in Chat Completions. OpenAI supports none there."""
+        """The hosted tools that the server runs, by kind. In Chat Completions, only OpenRouter runs hosted tools."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
         # Late: few programs need the other API with their first provider.
@@ -322,7 +322,7 @@ _NOT_SENT = (
 
 
 def sent_extras(message: Message) -> dict[str, Any]:
-    """Returns the extras that the caller has set. Requests contain these extras unchanged."""
+    """Returns the entries of `Message.extras` that the caller has set. In requests, they are fields of the message."""
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
@@ -332,7 +332,7 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the fields that the endpoint sent with this message and requires in later requests."""
+    """Returns the fields that the endpoint sent in this message and requires in the same message of later requests."""
     if not request.came_from_here(message):
         return {}
     out: dict[str, Any] = {}
@@ -355,9 +355,9 @@ def _says(details: Any, reasoning: str) -> bool:
 
 
 def says_more(name: str, message: Message) -> bool:
-    """Returns True if an entry of `extras` contains more than the message's text and tool calls.
+    """Returns True if this entry of `Message.extras` contains more than the message's text and tool calls.
 
-    The output items of the Responses API often contain only the text and the tool calls.
+    Output items of the Responses API, in the entry `output`, often contain only the text and the tool calls.
     """
     value = message.extras[name]
     if name == "blocks":

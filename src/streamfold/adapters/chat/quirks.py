@@ -1,6 +1,6 @@
-"""How requests differ between servers of Chat Completions. Each difference is a typed field.
+"""How requests differ between servers of Chat Completions. Each difference is a field of `ChatQuirks`.
 
-streamfold uses the default values for unknown servers, because most servers accept them.
+For unknown servers, streamfold uses the default values, which most servers accept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ class ChatQuirks:
     """How requests differ between servers of Chat Completions.
 
     Attributes:
-        max_tokens_field: the name of the field for the output limit. OpenAI's reasoning models refuse the old name,
-            `max_tokens`. Many compatible servers ignore the new name, `max_completion_tokens`.
-        stream_usage: True if `stream_options.include_usage` is sent. OpenAI sends the usage only if the request
-            contains this field, but a few servers refuse it.
+        max_tokens_field: the name of the request field for the largest number of output tokens. OpenAI's reasoning
+            models refuse the old name, `max_tokens`. Many compatible servers ignore the new name,
+            `max_completion_tokens`.
+        stream_usage: True to send `stream_options.include_usage`. OpenAI streams token counts only if the request
+            contains this field, but a few servers refuse the field.
         response_format: how a request asks for structured output: with a JSON schema, with JSON mode and an instruction
             (for servers without schemas, such as DeepSeek), or with a forced tool call (for servers without JSON mode).
             The arguments of this tool call become the text of the reply, which arrives in one piece at the end.
@@ -35,8 +36,7 @@ class ChatQuirks:
             (in <think> before the message's text), or "thinking_part" or "reasoning_part" (a part of the message's
             content; Mistral, Databricks). With None, requests contain no earlier reasoning, because many servers refuse
             unknown fields.
-        reasoning_of_thinkers: True if only reasoning models accept reasoning in messages. At Groq, other models refuse
-            earlier reasoning.
+        reasoning_of_thinkers: True if the server accepts earlier reasoning only for reasoning models (Groq).
         reasoning_required: True if the server refuses messages with tool calls but without reasoning. streamfold then
             sends an empty reasoning text (DeepSeek, while it thinks:
             https://api-docs.deepseek.com/guides/thinking_mode).
@@ -45,43 +45,45 @@ class ChatQuirks:
             signed.
         returned_members: the response fields that streamfold sends back unchanged in later requests to the same
             endpoint. GitHub Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
-        reasoning_split: the value of the field `reasoning_split`. Without this field, MiniMax puts reasoning into the
-            text.
+        reasoning_split: True to send `reasoning_split: true`. Without this field, MiniMax puts the reasoning into the
+            text of its response.
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
             `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. With
             None, the server has no field for thinking.
-        effort_grades: True if `reasoning_effort` is sent to models with effort levels. With a thinking switch,
-            `reasoning_effort` is sent for every effort except "none".
+        effort_grades: True if the server accepts effort levels in `reasoning_effort`. With False, requests can only
+            turn thinking on or off.
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
-            False, streamfold sends "auto" instead, with a warning. If a model never accepts a forced choice, set the
-            capability `forced_choice`.
-        allowed_tools: True if a choice among some tools is sent as OpenAI's `allowed_tools`. With False, the request
-            contains only these tools, which changes the cached beginning of the prompt.
-        tool_choice_auto: True if the tool choice "auto" is sent. It is every server's default, but some strict servers
-            refuse the field.
+            False, streamfold sends "auto" instead, with a warning. If a model never accepts a forced choice, set its
+            capability `forced_choice` to "no".
+        allowed_tools: True if the server accepts OpenAI's `allowed_tools`, a tool choice among some tools. With False,
+            the request contains only the tools that the choice allows, so that the server's prompt cache doesn't match.
+        tool_choice_auto: True to send the tool choice "auto". It is every server's default, but some strict servers
+            refuse it.
         tool_choice_none: True if the server accepts the tool choice "none". With False, the request contains no tools
             instead.
-        result_images: True if a tool message may contain images. With False, streamfold moves the images to a user
-            message after the tool results, because OpenAI accepts images only in user messages.
+        result_images: True if the server accepts images in tool messages. With False, streamfold moves the images to a
+            user message after the tool results, because OpenAI accepts images only in user messages.
         developer_role: True if the server accepts the role "developer", which OpenAI's reasoning models use for
             instructions.
-        message_names: True if messages may have the field `name`.
-        refusals: True if an assistant message may have the field `refusal`. With False, the refusal is sent as the
-            message's content.
-        model_in_path: True if the path contains the model, as at Azure: /deployments/MODEL/chat/completions.
-        empty_turns: True if user and system messages may be empty. With False, an empty message raises an error.
+        message_names: True if the server accepts the field `name` in messages.
+        refusals: True if the server accepts the field `refusal` in assistant messages. With False, streamfold sends the
+            refusal as the message's content.
+        model_in_path: True if the path of requests must contain the model's name, as at Azure:
+            /deployments/MODEL/chat/completions.
+        empty_turns: True if the server accepts empty user and system messages. With False, streamfold raises
+            ConfigError for an empty message.
         seed_field: the name of the field for the seed.
-        stop_max: the maximum number of stop sequences in a request. streamfold itself ends the response at any further
-            stop sequence.
-        says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure, DashScope).
+        stop_max: the largest number of stop sequences that the server accepts. streamfold itself ends the response at
+            any further stop sequence.
+        says_json: True if the server refuses JSON mode without the word "json" in a message (OpenAI, Azure, DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
-            streamfold replaces any other id, and always by the same new id.
+            streamfold replaces any other id, in each request by the same new id.
         continues: how a request asks the server to continue the last message: with the message field `prefix` (Mistral,
             DeepSeek's beta) or `partial` (Kimi), or with the request field `continue_final_message` (vLLM, SGLang).
             With None, the server can't continue a text.
-        refused_members: the request fields that the server refuses. If a framework's settings contain such a field, an
-            error is raised.
-        hosted_tools: the format of hosted tools on this API. OpenAI supports no hosted tools in Chat Completions.
+        refused_members: the request fields that the server refuses. If a framework's settings contain such a field,
+            streamfold's integration for this framework raises an error.
+        hosted_tools: the format of hosted tools in requests. OpenAI runs no hosted tools in Chat Completions.
         call_signatures: True if the server requires a thought signature in the first tool call of each assistant
             message after the last user message (Gemini 3).
             https://ai.google.dev/gemini-api/docs/thought-signatures#openai

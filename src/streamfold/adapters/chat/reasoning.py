@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request fields for an effort level: a level, a thinking switch, or both."""
+    """Returns the request fields for an effort: an effort level, a field that turns thinking on or off, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -35,8 +35,7 @@ def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
 
 
 def only_allowed_tools(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """For servers that don't support a choice among some tools: removes the tools that the tool choice excludes from
-    the request."""
+    """Removes the tools that an `AllowedTools` choice excludes, for servers that don't support such a tool choice."""
     choice = request.tool_choice
     return keep_only_tools(request, choice.names, choice.mode) if isinstance(choice, AllowedTools) else (request, [])
 
@@ -53,7 +52,7 @@ def keep_only_tools(
 
 
 def fit_forced_choice(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Replaces a forced tool choice, which the server would refuse while the model thinks.
+    """Replaces a forced tool choice if the model thinks, because the server refuses the two together.
 
     Without this change, servers respond with status 400 and an error such as "Thinking mode does not support this
     tool_choice" (DeepSeek), "The tool_choice parameter does not support being set to required or object in thinking
@@ -79,7 +78,7 @@ def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 
 def may_reason(request: Request) -> bool:
-    """Returns True if the model may think in response to this request. Many models think by default."""
+    """Returns False if the model doesn't think in response to this request, and True if it may think."""
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
@@ -90,7 +89,7 @@ def may_reason(request: Request) -> bool:
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
-    """Returns, for each message, whether the request contains its reasoning as text.
+    """Returns, for each message, whether the request has to contain the message's reasoning as text.
 
     Args:
         finished: True to send the reasoning before the last user message too, for every model.
@@ -108,7 +107,7 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
 
 
 def _open_turn(messages: tuple[Message, ...]) -> int:
-    """Returns the index of the last user message. A user message after tool results doesn't count."""
+    """Returns the index of the last user message that doesn't follow a tool result."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "user" and (at == 0 or messages[at - 1].role != "tool"):
             return at
@@ -119,7 +118,7 @@ def reasoning_members(reasoning: str, content: Any, quirks: ChatQuirks, parts: A
     """Returns the message fields that contain an assistant message's reasoning, in the endpoint's format.
 
     Args:
-        content: the message's content as Chat Completions has it.
+        content: the message's content, already encoded.
         parts: the reasoning parts that the endpoint sent, with their signatures.
     """
     field = quirks.reasoning_field
@@ -140,9 +139,9 @@ def reasoning_members(reasoning: str, content: Any, quirks: ChatQuirks, parts: A
 
 
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
-    """Joins the pieces of reasoning parts that a stream has sent separately.
+    """Joins the pieces of each summary in reasoning parts. A stream sends each piece separately.
 
-    The last piece of a text has the signature. So a new text begins after a piece with a signature.
+    The last piece of a summary contains its signature, so the next piece begins a new summary.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())

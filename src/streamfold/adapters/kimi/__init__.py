@@ -1,3 +1,3 @@
-"""Chat Completions, with the additional rules of Moonshot's Kimi API for requests."""
+"""The adapter for Moonshot's Kimi API, which is Chat Completions with additional rules for requests."""
 
 from .adapter import KimiAdapter, KimiQuirks

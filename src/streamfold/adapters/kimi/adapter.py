@@ -1,9 +1,8 @@
-"""Chat Completions, with the additional rules of Moonshot's Kimi API for requests. Responses are decoded as in the
-adapter `chat`.
+"""The adapter for Moonshot's Kimi API, which is Chat Completions with additional rules for requests.
 
 The hosted API is documented at https://platform.moonshot.ai/docs. For Kimi models on vLLM or SGLang, set the quirk
-`hosted = false`. The rules for the model (conversations, thinking switch) then apply, but not the rules of the hosted
-API.
+`hosted = false`. streamfold then applies the model's rules for conversations and thinking, but not the rules of
+Moonshot's servers.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class KimiQuirks(ChatQuirks):
         hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling options. False for
             other servers, such as vLLM.
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
-        max_tokens_field: the name of the field for the output limit. The hosted API has deprecated the old name, but
-            inference engines accept only the old name.
+        max_tokens_field: the name of the request field for the largest number of output tokens. Moonshot has deprecated
+            the name `max_tokens`, but inference engines such as vLLM accept only this name.
         reasoning_field: the message field that contains earlier reasoning. Kimi requires this field.
-        result_images: True if tool results may contain images, as MoonshotAI/kimi-cli sends them.
-        continues: how a request asks Kimi to continue the last message. The continuation doesn't repeat the message.
+        result_images: True if the server accepts images in tool results, as MoonshotAI/kimi-cli sends them.
+        continues: the message field that asks Kimi to continue a message. The response doesn't repeat the message.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
@@ -71,8 +70,8 @@ class KimiAdapter(ChatAdapter):
     # --- what the request asks for, and what can be had --------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules that a conversation must follow so that Kimi accepts it. Tool call ids are always
-        renumbered."""
+        """Returns the rules that a conversation must follow so that Kimi accepts it. They allow any tool call ids,
+        because `encode` renumbers all ids."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)
@@ -99,7 +98,7 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. Unknown facts are replaced by the facts about Kimi's newest
+        """Returns the facts about a model. In place of unknown facts, they contain the facts about Kimi's newest
         models."""
         return family.filled(ModelFacts(thinking="default", efforts=(), sampling="no" if self.hosted else None))
 

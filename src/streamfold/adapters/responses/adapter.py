@@ -98,7 +98,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/{quote(answer_id, safe='')}/cancel"
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. A request for a compaction has a different path than other requests:
+        """Returns the path of a request. Requests that compact a conversation have another path:
         https://developers.openai.com/api/docs/guides/compaction."""
         return f"{self.path}/compact" if request.compact else self.path
 
@@ -106,7 +106,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         """Returns the messages that replace the conversation: the user's messages, and an item that replaces all other
         messages.
 
-        OpenAI requires all these messages unchanged in the next request. Raises ValueError if the reply contains no
+        The next request must contain all these messages unchanged. Raises ValueError if the reply contains no
         compaction item.
         """
         items = reply.extras.get("output", [])

@@ -1,6 +1,7 @@
 """Converts events of the Responses API to deltas.
 
-The API sends most content twice. `deduplication.py` and `tool_call_assembly.py` compare both versions.
+The API sends most content twice. `deduplication.py` and `tool_call_assembly.py` in `streamfold.engine` compare both
+versions.
 
 https://platform.openai.com/docs/api-reference/responses-streaming lists the events. The decoder ignores progress events
 of hosted tools, and events with an empty item or content part, because later events repeat their content.

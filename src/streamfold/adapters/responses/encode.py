@@ -190,7 +190,7 @@ def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | Non
     """Converts an output item to an input item. Returns None if requests can't contain this item.
 
     Args:
-        stored: True if the provider may find output items by their ids.
+        stored: True if the provider may have stored the output items under their ids.
     """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
@@ -278,8 +278,9 @@ class ResponsesQuirks:
         store: the value of the field `store`. With None, the field isn't sent, and OpenAI stores responses for 30 days.
         encrypted_reasoning: True to request encrypted reasoning if the server doesn't store the response. OpenAI's
             models without reasoning refuse such requests.
-        system_as_instructions: True if system messages at the beginning are sent as `instructions`. With False, system
-            messages are input items. OpenAI doesn't use the `instructions` of a stored response for the next response.
+        system_as_instructions: True to send system messages at the beginning of the conversation as `instructions`.
+            With False, streamfold sends them as input items. OpenAI doesn't use the `instructions` of a stored response
+            for the next response.
         hosted_tools: the format of hosted tools.
         strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
             its schema.
@@ -295,12 +296,12 @@ class ResponsesQuirks:
             messages are sent as input items, because the server refuses `instructions` together with
             `previous_response_id` (xAI). With "none", each request contains all messages, because the server doesn't
             support or doesn't document stored responses.
-        added_tools: True if the conversation may declare tools in `additional_tools` items. With False, the request
-            declares such tools together with the other tools.
-        counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't have it
+        added_tools: True if the server accepts `additional_tools` items, which add tools inside the conversation. With
+            False, streamfold sends these tools together with the request's other tools.
+        counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't have this path
             (learn.microsoft.com/answers/questions/5889782).
-        tool_choice: True if `tool_choice` is sent. With False, the request contains only the tools that the tool choice
-            allows.
+        tool_choice: True if the server accepts `tool_choice`. With False, the request contains only the tools that the
+            tool choice allows.
     """
 
     store: bool | None = False
@@ -344,13 +345,15 @@ class ResponsesRequestWriter:
         calls = [call for message in request.messages for call in message.tool_calls]
         others = {call.id: call for call in calls if call.kind != "function"}
         for at, message in [*request.numbered][:count]:
-            self._report_unsent(message, f"messages[{at}]", request, None, None, report)
+            self._report_unsent(message, f"messages[{at}]", request, None, report)
         items: list[dict[str, Any]] = []
         for at, message in request.unstored(count):
             answered = others.get(message.tool_call_id or "")
             usable = self.quirks.returned_items == "all" and request.came_from_here(message)
             original = original_payload(message, stored=stored) if usable else None
-            self._report_unsent(message, f"messages[{at}]", request, original, answered, report)
+            self._report_unsent(message, f"messages[{at}]", request, original, report)
+            if ACKNOWLEDGED in message.extras and not (answered and answered.kind == "computer"):
+                report.members.append(f"messages[{at}].{ACKNOWLEDGED}")
             items += self._items(message, at, request, stored, original, answered)
         body: dict[str, Any] = {"model": request.model, "input": items, "stream": request.stream}
         if request.conversation is not None and (known := request.conversation.id) is not None:
@@ -427,9 +430,9 @@ class ResponsesRequestWriter:
         """Converts a message to input items.
 
         Args:
-            stored: True if the provider may find output items by their ids.
-            original: the items as the provider sent them. They aren't sent to another provider, which refuses the
-                encrypted reasoning ("organization_id did not match", Kilo-Org/kilo#110) and doesn't know the ids.
+            stored: True if the provider may have stored the output items under their ids.
+            original: the output items of the message, if the same provider sent them. Another provider would refuse
+                their encrypted reasoning ("organization_id did not match", Kilo-Org/kilo#110).
             answered: the call of a built-in tool to which this message is the result.
         """
         where, here = f"messages[{position}]", request.came_from_here(message)
@@ -465,18 +468,12 @@ class ResponsesRequestWriter:
                 yield _call(call, call.extra if here else None)
 
     def _report_unsent(
-        self,
-        message: Message,
-        where: str,
-        request: Request,
-        original: list[dict[str, Any]] | None,
-        answered: ToolCall | None,
-        report: EncodingReport,
+        self, message: Message, where: str, request: Request, original: list[Any] | None, report: EncodingReport
     ) -> None:
         here = request.came_from_here(message)
         if message.reasoning and not any(item.get("type") == "reasoning" for item in original or ()):
             report.reasoning.append(where)
-        sent = {ACKNOWLEDGED} if answered and answered.kind == "computer" else set[str]()
+        sent = {ACKNOWLEDGED}  # `encode` reports it
         if here and message.role != "assistant":
             sent |= {*ITEM_EXTRAS}
         if original is not None:

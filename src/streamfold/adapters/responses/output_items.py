@@ -117,8 +117,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Converts the response to a compaction request to deltas. Its items aren't a reply to the user, because they
-    include the user's messages."""
+    """Converts the response to a request that compacts a conversation. Its items are the new conversation."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):

@@ -1,9 +1,9 @@
 """The Responses API over a WebSocket. Requests become WebSocket messages, and the server's messages become SSE events.
 
 The client sends `{"type": "response.create", ...}` with the fields of a request. Each message from the server is one
-event of the stream. A connection handles one request after the other. The server keeps each connection's newest
-response in memory, even if it doesn't store responses. For this reason, the next request can name that response and
-contain only new items.
+event of the stream. On one connection, the server answers one request after the other. The server keeps each
+connection's newest response in memory, even if it doesn't store responses. For this reason, the next request can name
+that response and contain only new items.
 
 The documentation is https://developers.openai.com/api/docs/guides/websocket-mode and
 https://docs.x.ai/developers/advanced-api-usage/websocket-mode.
@@ -122,7 +122,7 @@ class SocketTurn:
 
         Args:
             newest: the response that the request continues, so that the message contains only new items. With None, the
-                message contains all items.
+                message contains all items of the conversation.
         """
         self._output, self.begun, self.ended, self.error_code, self.newest = [], False, False, None, None
         body = {"type": "response.create", **self._body}
