@@ -38,7 +38,7 @@ from .base import Adapter, EndpointInfo, Framing, adapter_by_path, find_adapter
 from .encoding_report import EncodingReport
 from .prepared_request import PreparedRequest
 
-__all__ = [  # what an adapter of another package is written with
+__all__ = [  # the names that adapters of other packages need
     "Adapter",
     "Block",
     "BlockEnd",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..types import GeneratedFile, Limits, Message, Reply
     from .batches import BatchAPI, BatchSettings
 
-# Each is a package here, with a class such as `ChatAdapter`; it is imported on first use.
+# Each adapter is a package here with a class such as `ChatAdapter`. It is imported on first use.
 _BUILT_IN = {
     name: f"{__package__}.{name}:{name.capitalize()}Adapter"
     for name in ("anthropic", "chat", "gemini", "interactions", "kimi", "responses")
@@ -394,7 +394,7 @@ class Adapter(ABC):
         """Parses the error object in the body of a response whose status isn't 2xx. The result always has a message."""
         return error_info(body, status=status)
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # --- responses ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
@@ -454,7 +454,7 @@ def find_adapter(name: str) -> type[Adapter]:
     if name in others:
         try:
             loaded: type[Adapter] = others[name].load()
-        except Exception as exc:  # whatever the other package raises
+        except Exception as exc:  # the other package may raise anything
             raise ConfigError(f"adapter {name!r} ({others[name].value}) can't be imported: {exc!r}") from exc
         return loaded
     known = sorted({*_BUILT_IN, *others})
@@ -463,5 +463,5 @@ def find_adapter(name: str) -> type[Adapter]:
 
 def adapter_by_path(path: str) -> str | None:
     """Returns the name of the adapter whose API has this request path, or None if no adapter has it."""
-    # Kimi has the path of Chat Completions, which stands before it.
+    # Kimi has the path of Chat Completions, whose adapter is found first.
     return next((name for name in _BUILT_IN if find_adapter(name)().handles_path(path)), None)

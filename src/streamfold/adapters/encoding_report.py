@@ -107,7 +107,7 @@ class EncodingReport:
         """Records entries of `Message.extras` as not sent, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
-                continue  # it says how a response ended, and nothing of the turn
+                continue  # it contains how a response ended, and no content
             steps = value if name in TURN_EXTRAS and isinstance(value, list | tuple) else ()
             kinds = dict.fromkeys(kind for step in steps if (kind := hosted_kind(step, name)))
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
@@ -150,10 +150,10 @@ def has_unmodelled_blocks(blocks: Any) -> bool:
 
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-# The members of a block that are also in the message's own text, reasoning and calls, by its type.
+# The fields of a block, by its type, that the message's text, reasoning and tool calls contain, too.
 _MODELLED: dict[Any, set[str]] = {
     None: {"text", "thought", "functionCall"},
     "text": {"type", "cache_control", "text"},
     "thinking": {"type", "cache_control", "thinking"},
-    "tool_use": {"type", "cache_control", "id", "name", "input", "caller"},  # the last one is also an extra of the call
+    "tool_use": {"type", "cache_control", "id", "name", "input", "caller"},  # the call's extras contain `caller`
 }

@@ -35,7 +35,7 @@ def decode_odd_payload(
             return [StreamEnd(needs_finish)]
         if not payload.strip():
             return [Failure(read_error(None))] if failed else []
-    is_error_list = isinstance(payload, list) and any(isinstance(each, dict) for each in payload)  # as Google sends
+    is_error_list = isinstance(payload, list) and any(isinstance(each, dict) for each in payload)  # Google's format
     if failed or is_error_list:
         return [Failure(read_error(payload), payload)]
     raise ValueError(f"a JSON object was expected, not {type(payload).__name__}")

@@ -29,14 +29,14 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
     output = _first_count(usage, "completion_tokens", "output_tokens")
     cached, stored = _first_count(read, *_CACHE_READS), _first_count(read, *_CACHE_WRITES)
     total, reasoning = count_or_none(usage, "total_tokens"), count_or_none(written, "reasoning_tokens")
-    # xAI counts reasoning beside the completion, and both in the total:
+    # xAI's count of completion tokens doesn't include reasoning, and its total includes both:
     # https://docs.x.ai/docs/key-information/consumption-and-rate-limits
     if output is not None and reasoning and total == (given or 0) + output + reasoning:
         output += reasoning
-    elif output and reasoning and reasoning > output:  # DeepInfra has it beside both (fixtures/deepinfra)
+    elif output and reasoning and reasoning > output:  # neither of DeepInfra's counts includes it (fixtures/deepinfra)
         total = total + reasoning if total == (given or 0) + output else total
         output += reasoning
-    # Databricks sends the counts of Claude, where the input is without the cache: more was read than there was.
+    # Databricks sends Claude's counts, whose input excludes the cache. So the cached tokens can exceed the input.
     in_cache = sum(count_or_none(usage, name) or 0 for name in _CLAUDE_CACHE)
     if given is not None and in_cache > given:
         total = total + in_cache if total == given + (output or 0) else total

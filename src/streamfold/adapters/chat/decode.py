@@ -57,7 +57,7 @@ def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
                 rest.append(delta)
     for kind, pieces in texts.items():
         text = "".join(pieces)
-        yield kind(text, whole=bool(text))  # no text at all repeats nothing: it may say that there was reasoning
+        yield kind(text, whole=bool(text))  # an empty text only says that the model reasoned
     if calls:
         yield CallSummary(calls)
     for name, values in extras.items():
@@ -65,16 +65,16 @@ def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
     yield from rest
 
 
-# Members that few events have. One look tells whether there is any of them.
+# Fields that few events have. One set operation finds out whether an event has any of them.
 _ODD = frozenset({"error", "base_resp"})
-# Members with the text of the reasoning, or parts with it, the preferred one first. Servers that send two of them send
-# the same text in both.
+# Fields with the reasoning, as text or as parts. Servers that send two of them send the same text in both, so the first
+# one is used.
 REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "thought")
-# Lists of reasoning that go back as they are, often signed: OpenRouter and MiniMax, LiteLLM.
+# Lists of reasoning, often signed, which later requests contain unchanged: OpenRouter and MiniMax, LiteLLM.
 _REASONING_LISTS = ("reasoning_details", "thinking_blocks")
 _EXTRAS = ("annotations", "audio", "reasoning_opaque", *_REASONING_LISTS)
-# Sources of the whole answer, repeated on every chunk: https://docs.perplexity.ai/docs/sonar/features. Perplexity
-# itself has moved to the Responses API; proxies before it still send them.
+# Sources of the complete response, repeated in every chunk: https://docs.perplexity.ai/docs/sonar/features. Perplexity
+# itself has moved to the Responses API, but proxies still send them.
 _SOURCES = ("search_results", "citations")
 _MORE = frozenset({"refusal", "function_call", *REASONING, *_EXTRAS})
 
@@ -101,7 +101,7 @@ class ChatEventReader:
 
     def decode_body(self, body: Any) -> list[Delta]:
         out: list[Delta] = []
-        # A body that is no completion is an error in words of its own: {"code": 1302, "msg": "..."}.
+        # A body without choices is an error in the server's own format: {"code": 1302, "msg": "..."}.
         self._chunk(body, out, failed=not (isinstance(body, dict) and body.get("choices")))
         out.append(StreamEnd())
         return out
@@ -130,25 +130,25 @@ class ChatEventReader:
                     continue
                 used = f"choice {number} was sent and is used, because there is no other choice"
                 out.append(Warn("extra_choice", used))
-            # Perplexity and Writer repeat in `message` what is in `delta`, and Perplexity's whole answers have an empty
-            # delta beside it. Azure's content filter sends no delta, or null, beside a finish reason.
+            # Perplexity and Writer repeat the text of `delta` in `message`, and Perplexity's complete responses have an
+            # empty `delta` next to `message`. Azure's content filter sends no `delta` or null with a finish reason.
             delta = get("delta")
             if (delta is None or "message" in choice) and not _has_content(delta):
                 delta = self._whole_message(choice, chunk, out)
             if type(delta) is dict:
                 content = delta.get("content")
-                if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # as nearly every event
+                if _MORE.isdisjoint(delta) and (not content or type(content) is str):  # nearly every event
                     if content:
                         out.append(TextDelta(content))
                     if "tool_calls" in delta and (entries := delta["tool_calls"]):
                         self._calls(entries, out)
                 else:
                     self._delta(delta, out)
-            elif delta:  # a list, a number: nothing that a client reads
+            elif delta:  # a list or a number, which clients can't read
                 out.append(Warn("malformed_event", f"a delta that isn't an object was ignored: {delta!r:.80}"))
-            if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # two choices without a number
+            if (ended := get("finish_reason")) and not (finish and _is_cut(finish)):  # of two choices without `index`
                 finish = ended
-            # Moonshot puts it inside the choice (fixtures/kimi/usage_in_choice).
+            # Moonshot sends the usage inside the choice (fixtures/kimi/usage_in_choice).
             if "usage" in choice and (said := choice["usage"]):
                 usage = usage or _object(said)
             if "error" in choice and (error := choice["error"]):  # OpenRouter
@@ -192,7 +192,7 @@ class ChatEventReader:
         if reason == "error" and not failure:
             info = error_info({"message": f"the provider ended with finish reason {finish!r}", "type": finish})
             failure = Failure(info, reason=True)
-        if failure:  # an error beats the finish reason that came with it
+        if failure:  # an error takes precedence over the finish reason in the same event
             out.append(failure)
         elif reason and reason != "error":
             if reason == "unknown":
@@ -205,7 +205,7 @@ class ChatEventReader:
         is_error = not chunk.get("choices") and any(chunk.get(key) for key in ERROR_KEYS)
         if chunk.get("code") in (0, "0"):  # iFlytek: {"code": 0, "message": "Success"}
             is_error = False
-        if is_error or chunk.get("object") == "error" or wrapped_error(chunk):  # older vLLM: the chunk is the error
+        if is_error or chunk.get("object") == "error" or wrapped_error(chunk):  # of older vLLM
             return Failure(error_info(chunk), chunk)
         return None
 
@@ -222,7 +222,7 @@ class ChatEventReader:
             out.append(RefusalDelta(refusal))
         if entries := delta.get("tool_calls"):
             self._calls(entries, out)
-        elif function := delta.get("function_call"):  # the form before `tool_calls`; there was never more than one
+        elif function := delta.get("function_call"):  # OpenAI's field before `tool_calls`, for a single call
             self._call({"index": 0, "function": function}, out)
         for name in _EXTRAS:
             value = delta.get(name)
@@ -257,7 +257,7 @@ class ChatEventReader:
             out.append(HostedPart("custom", "call", "client", call_id=str_or_none(get("id")), name=name, raw=entry))
             return
         function = get("function")
-        if type(function) is not dict:  # null between two fragments; Workers AI and Ollama's own API nest nothing
+        if type(function) is not dict:  # null between pieces; Workers AI and Ollama's own API have no `function`
             function = entry
         arguments = function.get("arguments")
         if arguments is None and (arguments := function.get("parameters")) is not None:
@@ -265,7 +265,7 @@ class ChatEventReader:
         if type(arguments) is not str and arguments is not None:
             arguments = arguments_text(arguments, out)
         number, call_id, name = get("index"), get("id"), function.get("name")
-        signature = get("extra_content")  # Gemini refuses the next turn without it: ai.google.dev, signatures
+        signature = get("extra_content")  # Gemini requires its signature in the next request
         out.append(
             ToolCallDelta(
                 number if type(number) is int else whole_number(number),
@@ -277,11 +277,11 @@ class ChatEventReader:
         )
 
 
-# Beside OpenAI's own words: https://openrouter.ai/docs/api-reference/overview (error), https://docs.z.ai (sensitive,
-# network_error, model_context_window_exceeded), https://api-docs.deepseek.com (insufficient_system_resource), Mistral
-# (model_length), vLLM and SGLang (abort), Anthropic (end_turn, refusal), Gemini (safety to spii; and by the last three
-# that it dropped a call, coder/coder#28470), and the words of engines that leak through compatible fronts, some in
-# capitals, some with hyphens.
+# These are OpenAI's finish reasons and those of https://openrouter.ai/docs/api-reference/overview (error),
+# https://docs.z.ai (sensitive, network_error, model_context_window_exceeded), https://api-docs.deepseek.com
+# (insufficient_system_resource), Mistral (model_length), vLLM and SGLang (abort), Anthropic (end_turn, refusal) and
+# Gemini (safety to spii; the last three errors mean that it dropped a call, coder/coder#28470). Compatible servers pass
+# on the words of their engines, some in capitals, some with hyphens.
 _FINISH_WORDS: dict[FinishReason | Literal["error"], tuple[str, ...]] = {
     "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence"),
     "tool_calls": ("tool_calls", "tool_call", "tool_use", "function_call"),
@@ -298,7 +298,7 @@ _FINISH_REASONS = {word: reason for reason, words in _FINISH_WORDS.items() for w
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
     """Converts the finish reason of a server. Returns None for "" and for "null" (DashScope)."""
-    word, _, _ = said.lower().partition(":")  # Gemini says more behind it: "function_call_filter: MALFORMED_..."
+    word, _, _ = said.lower().partition(":")  # Gemini adds details: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
         return None

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from ...requests import Request
 
 
-# Content parts in the spelling of Chat Completions, which Kimi shares and the Responses API does not.
-# https://platform.openai.com/docs/api-reference/chat/create is the format.
+# https://platform.openai.com/docs/api-reference/chat/create documents the content parts. Kimi has the same parts, and
+# the Responses API has others.
 
 _WORDS: dict[type, str] = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
@@ -48,7 +48,7 @@ def image_url(part: ImagePart) -> str:
 
 def file_data(part: FilePart) -> dict[str, str]:
     """Returns the fields `filename` and `file_data`, which Chat Completions and the Responses API share."""
-    # Bytes without a name are taken for nothing: "Missing required parameter: 'messages[1].content[1].file.file_id'"
+    # OpenAI ignores bytes without a name: "Missing required parameter: 'messages[1].content[1].file.file_id'"
     # (openai/openai-agents-python#1513).
     name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
     return {"filename": name, "file_data": part.data_url}
@@ -70,7 +70,7 @@ def check_media_roles(message: Message, where: str) -> None:
             )
 
 
-# The member with the text, by the type of the entry; what is encrypted comes whole.
+# The field with the text, by the type of the entry. Encrypted entries aren't split into pieces.
 _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": "thinking"}
 
 
@@ -90,7 +90,7 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
         said = {name: value for name, value in piece.items() if value is not None or name not in last}
         if member in last or member in piece:
             before, text = last.get(member) or "", piece.get(member) or ""
-            # LiteLLM's signed block may have all of the text again.
+            # LiteLLM's signed block may repeat the complete text.
             is_repeated = piece["type"] == "thinking" and piece.get("signature") and text.startswith(before)
             said[member] = text if is_repeated else f"{before}{text}"
         out[-1] = {**last, **said}
@@ -117,12 +117,12 @@ class ChatRequestWriter:
         """The hosted tools that the server runs, by kind. In Chat Completions, only OpenRouter runs hosted tools."""
         if self.quirks.hosted_tools != "openrouter":
             return {}
-        # Late: few programs need the other API with their first provider.
+        # A late import, because few programs need the other API.
         from ..responses.tools import OPENROUTER
 
         return OPENROUTER
 
-    keeps_reasoning: ClassVar[bool] = False  # of finished turns too, whatever is known of the model
+    keeps_reasoning: ClassVar[bool] = False  # True to send the reasoning of finished turns for every model
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         options = request.options
@@ -136,7 +136,7 @@ class ChatRequestWriter:
             if request.tool_choice != "auto" or self.quirks.tool_choice_auto:
                 body["tool_choice"] = self._tool_choice(request.tool_choice)
         for tool in request.tools:
-            if tool.kind != "function" and tool.description:  # declared by its name alone
+            if tool.kind != "function" and tool.description:  # a built-in tool is sent by its name alone
                 report.members.append(f"the description of the tool {tool.name}")
             if tool.kind != "function" and tool.parameters.get("properties"):
                 report.members.append(f"the parameters of the tool {tool.name}")
@@ -191,7 +191,7 @@ class ChatRequestWriter:
             report.reasoning.append(where)
         sent = {*sent_extras(message), *returned}
         if self.quirks.reasoning_field == "reasoning_part" and here:
-            sent.add("reasoning_parts")  # with the reasoning, or dropped as reasoning
+            sent.add("reasoning_parts")  # sent with the reasoning, or reported as reasoning
         extras = message.extras.items()
         report.add_extras(where, {k: value for k, value in extras if k not in sent and says_more(k, message)})
         report.add_media_members(message, where)
@@ -211,7 +211,7 @@ class ChatRequestWriter:
         returned = returned_members(message, request, quirks)
         if message.role == "assistant":
             if content is None and message.reasoning and not message.tool_calls:
-                out["content"] = ""  # reasoning alone; many servers refuse null without calls
+                out["content"] = ""  # many servers refuse null without tool calls
             reasoning = message.reasoning
             if reasoning is None and message.tool_calls and quirks.reasoning_required:
                 reasoning = ""
@@ -226,7 +226,7 @@ class ChatRequestWriter:
         if message.refusal:
             out["refusal"] = message.refusal
         if message.tool_calls:
-            # Gemini refuses a call without its signature, and others an unknown member.
+            # Gemini refuses a call without its signature, and other servers refuse unknown fields.
             out["tool_calls"] = [_call(call, call.extra if here else None) for call in message.tool_calls]
         return out
 
@@ -298,22 +298,22 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
     if call.kind == "custom":
         custom = {"name": call.name, "input": call.raw_arguments}
         return {"id": call.id, **extra, "type": "custom", "custom": custom}
-    # Servers parse this text for their chat template, and no text at all does not parse.
+    # Servers parse this text for their chat template, and an empty text isn't JSON.
     function = {"name": call.name, "arguments": call.raw_arguments or "{}", **extra.pop("function", {})}
     return {"id": call.id, "type": "function", "function": function, **extra}
 
 
 def _with_placeholder(message: Message, request: Request) -> Message:
     first, *others = message.tool_calls
-    if not request.came_from_here(message):  # its own extras can only be read elsewhere
+    if not request.came_from_here(message):  # only the endpoint that wrote the extras can read them
         first, others = replace(first, extra=None), [replace(call, extra=None) for call in others]
     extra = {**(first.extra or {}), "extra_content": {"google": {"thought_signature": PLACEHOLDER}}}
     return replace(message, tool_calls=(replace(first, extra=extra), *others), origin=message.origin and request.origin)
 
 
-# --- members of messages ----------------------------------------------------------------------------------------------
+# --- fields of messages -----------------------------------------------------------------------------------------------
 
-# The extras of answers, and of items. No request has them unless a quirk says so.
+# The extras of responses and of items. Requests contain them only if a quirk says so.
 _NOT_SENT = (
     "annotations", "citations", "content", "continuation_token", "custom_tool_calls", "interaction_id",
     "reasoning_details", "reasoning_opaque", "reasoning_parts", "search_results", "thinking_blocks", *TURN_EXTRAS,
@@ -326,7 +326,7 @@ def sent_extras(message: Message) -> dict[str, Any]:
     if message.origin is not None:
         return {}
     extras = {name: value for name, value in message.extras.items() if name not in _NOT_SENT}
-    if isinstance(extras.get("audio"), list):  # the pieces of an answer
+    if isinstance(extras.get("audio"), list):  # the pieces of a streamed response
         del extras["audio"]
     return extras
 

@@ -82,10 +82,9 @@ def may_reason(request: Request) -> bool:
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
-# Which reasoning of earlier turns goes back, and how it is written.
-# It goes to the endpoint that it came from while a tool loop is open, for the calls of a loop are one train of
-# thought. That of finished turns is sent where the model's family says so: others leave it out themselves, and it
-# costs tokens.
+# Which reasoning of earlier turns a request contains, and in which format.
+# While a tool loop is open, the endpoint gets its own reasoning back, because the model continues it after each tool
+# result. The reasoning of finished turns costs tokens, so only the model families that use it get it.
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:
@@ -99,7 +98,7 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
     if quirks.reasoning_field is None or not thinking:
         return [False] * len(request.messages)
     start = 0 if finished or family.reasoning_back in ("all", "required") else _open_turn(request.messages)
-    textual = quirks.reasoning_field == "thinking_part"  # and a text that is to be continued stays one
+    textual = quirks.reasoning_field == "thinking_part"  # content in parts, which can't be continued
     return [
         at >= start and request.came_from_here(message) and not (message.partial and textual)
         for at, message in enumerate(request.messages)

@@ -60,14 +60,14 @@ class KimiAdapter(ChatAdapter):
     Quirks = KimiQuirks
 
     quirks: KimiQuirks
-    keeps_reasoning = True  # the hosted API refuses calls of any turn without it, while it thinks
+    keeps_reasoning = True  # the hosted API requires the reasoning of every tool call while it thinks
 
     def __init__(self, quirks: KimiQuirks | None = None) -> None:
         super().__init__(quirks or KimiQuirks())
         self.hosted = self.quirks.hosted
         self.counts_tokens = self.quirks.counts_tokens
 
-    # --- what the request asks for, and what can be had --------------------------------------------------------------
+    # --- rules --------------------------------------------------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
         """Returns the rules that a conversation must follow so that Kimi accepts it. They allow any tool call ids,
@@ -116,7 +116,7 @@ class KimiAdapter(ChatAdapter):
             return keep_only_tools(request, [choice.name], "required")
         return request, []
 
-    # --- how it is written --------------------------------------------------------------------------------------------
+    # --- encoding -----------------------------------------------------------------------------------------------------
 
     def _effort_members(self, request: Request) -> dict[str, Any]:
         effort = request.options.reasoning_effort
@@ -124,7 +124,7 @@ class KimiAdapter(ChatAdapter):
             return {}
         if request.family.efforts:
             return {"reasoning_effort": effort}
-        if not self.hosted:  # the switch of the chat template, for vLLM, SGLang and KTransformers
+        if not self.hosted:  # an argument of the chat template in vLLM, SGLang and KTransformers
             return {"chat_template_kwargs": {"thinking": effort != "none"}}
         return {"thinking": {"type": "disabled" if effort == "none" else "enabled"}}
 
@@ -136,7 +136,7 @@ class KimiAdapter(ChatAdapter):
             if message["role"] == "assistant":
                 message["content"] = message["content"] or None
             if thinks and message.get("tool_calls"):
-                # Else: "thinking is enabled but reasoning_content is missing in assistant tool call message"
+                # Without it: "thinking is enabled but reasoning_content is missing in assistant tool call message"
                 # (MoonshotAI/kimi-cli#2141).
                 message.setdefault("reasoning_content", "")
         return messages
@@ -162,14 +162,14 @@ class KimiAdapter(ChatAdapter):
         image = out.get("image_url")
         url = str(image.get("url") if isinstance(image, Mapping) else image or "")
         if self.hosted and url.lower().startswith(("http://", "https://")):
-            # "unsupported image url" (OpenHands/software-agent-sdk#3155); it never fetches anything.
+            # "unsupported image url" (OpenHands/software-agent-sdk#3155): Kimi fetches no URLs.
             raise ConfigError(
                 f"{where} is an image by URL, which Kimi does not fetch: pass the bytes, or the ms:// URL of an upload"
             )
         return out
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
-        if tool.kind == "builtin_function":  # `$web_search`: run by the server, declared by its name alone
+        if tool.kind == "builtin_function":  # `$web_search`, which the server runs: only its name is sent
             return {"type": tool.kind, "function": {"name": tool.name}}
         return super()._tool(tool)
 
@@ -193,5 +193,5 @@ def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> N
                 report.ids[old] = call["id"] = new
                 number += 1
         elif message["role"] == "tool" and (ids := renamed.get(message.get("tool_call_id", ""))):
-            # The same id twice in one turn: results come in the calls' order.
+            # If an id stands twice in one turn, the results are in the order of the calls.
             message["tool_call_id"] = ids.popleft() if len(ids) > 1 else ids[0]

@@ -24,7 +24,7 @@ from .decode import ResponsesEventReader
 from .encode import ResponsesQuirks, ResponsesRequestWriter
 from .output_items import UNFINISHED
 
-# What a request for the number of tokens takes: `InputTokenCountParams` of https://github.com/openai/openai-python.
+# The fields of `InputTokenCountParams` in https://github.com/openai/openai-python.
 _COUNTED = (
     "model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
     "conversation", "previous_response_id",
@@ -70,8 +70,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         if not request.stream and request.options.extra_body.get("background"):
-            request = replace(request, stream=True)  # whole, it would be an answer that has only begun
-        if request.compact:  # it comes in one piece
+            request = replace(request, stream=True)  # without a stream, the response would be incomplete
+        if request.compact:  # this response isn't streamed
             request = replace(request, stream=False)
         request, changes = super().rewrite(request)
         if not self.quirks.tool_choice:

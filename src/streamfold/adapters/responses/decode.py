@@ -58,7 +58,7 @@ TEXT_EVENTS = {
     ),
     "response.reasoning_text.delta": TextEvent(ReasoningDelta, "delta", form="text"),
     "response.reasoning_text.done": TextEvent(ReasoningDelta, "text", whole=True, form="text"),
-    # Not OpenAI's: gateways that follow https://www.openresponses.org
+    # Of gateways that follow https://www.openresponses.org, and not of OpenAI
     "response.reasoning.delta": TextEvent(ReasoningDelta, "delta", form="other"),
     "response.reasoning.done": TextEvent(ReasoningDelta, "text", whole=True, form="other"),
 }
@@ -73,7 +73,7 @@ class ResponsesEventReader:
             return decode_odd_payload(payload, failed=failed)
         get = payload.get
         out: list[Delta] = [Sequence(int_or_none(get("sequence_number")))]
-        # The `event:` line only repeats the type, where it is sent at all; where the two differ, the type is right.
+        # The `event:` line repeats the type, or is missing. If the two differ, the type is right.
         kind = get("type")
         if type(kind) is str and (text := TEXT_EVENTS.get(kind)) is not None:
             said = get(text.member)
@@ -82,7 +82,7 @@ class ResponsesEventReader:
         elif type(kind) is str and (read := _EVENTS.get(kind)) is not None:
             read(payload, out)
         elif type(kind) is str and kind.startswith("response.") and not kind.endswith("error"):
-            pass  # it says nothing that is not repeated elsewhere
+            pass  # other events repeat its content
         elif failed or _is_error(payload):
             out.append(_failure(payload))
         elif not kind and payload.get("object") == "response":
@@ -99,7 +99,7 @@ class ResponsesEventReader:
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
             out: list[Delta] = []
             whole_response(body, "", out)
-            if body.get("status") in UNFINISHED:  # it goes on in the background
+            if body.get("status") in UNFINISHED:  # the server continues it in the background
                 out.append(Failure(ErrorInfo(f"the response is not finished: its status is {body['status']}"), body))
             return out if isinstance(out[-1], StreamEnd) else [*out, StreamEnd()]
         if isinstance(body, dict) and "choices" in body and not _is_error(body):
@@ -112,11 +112,11 @@ def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
     get = payload.get
     try:
         return _part(get("output_index"), get("item_id"), get(number), form)
-    except TypeError:  # an object or a list, which is no position and no id
+    except TypeError:  # an object or a list as a position or an id
         return PartRef(form=form)
 
 
-@lru_cache(64, typed=True)  # nearly every text belongs where the one before it did
+@lru_cache(64, typed=True)  # nearly every text is in the same part as the text before
 def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
     return PartRef(int_or_none(output), str_or_none(item), int_or_none(number) or 0, form)
 
@@ -132,15 +132,15 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCa
         item = {**item, "arguments": ""}
     call, whole = function_call(item, output, out), False
     if call.arguments.lstrip()[:1] in ("{", "[", '"'):
-        with suppress(ValueError):  # the first piece
+        with suppress(ValueError):  # only the first piece
             whole = parse_object(call.arguments) is not None
     return replace(call, ended=None, begins=True, whole=whole)
 
 
 def _arguments(payload: dict[str, Any], out: list[Delta], member: str = "delta") -> None:
     get = payload.get
-    call_id = get("call_id")  # not OpenAI's: DeepSeek instead of the item's id (lidge-jun/opencodex#1361)
-    name = get("name")  # OpenRouter and transformers, when the arguments are done
+    call_id = get("call_id")  # DeepSeek sends it instead of the item's id (lidge-jun/opencodex#1361)
+    name = get("name")  # OpenRouter and transformers send it with the complete arguments
     arguments = arguments_text(get(member), out)
     out.append(
         ToolCallDelta(
@@ -161,7 +161,7 @@ def _item_added(payload: dict[str, Any], out: list[Delta]) -> None:
     if kind == "function_call":
         out.append(_begun(item, int_or_none(payload.get("output_index")), out))
         return
-    out.append(Meta())  # the answer has begun
+    out.append(Meta())  # the response has begun
     if item and kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out += [
             part,
@@ -227,7 +227,7 @@ def _failure(payload: Any) -> Failure:
     """Decodes an error in a response body or in an event. OpenAI documents the error's fields at the top level, but
     sends them under `error`."""
     error = payload
-    if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the type of the event
+    if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the event's type
         error = {name: value for name, value in payload.items() if name != "type"}
     return Failure(error_info(error), payload)
 
@@ -257,6 +257,6 @@ _EVENTS: dict[str, Callable[[dict[str, Any], list[Delta]], None]] = {
         f"response.reasoning.{step}": _thought
         for step in ("started", "search_queries", "search_results", "fetch_url_queries", "fetch_url_results", "stopped")
     },
-    # The last two are not OpenAI's, but gateways'.
+    # Only gateways send the last two.
     **{f"response.{said}": partial(_ends, said) for said in ("completed", "incomplete", "failed", "cancelled", "done")},
 }

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from ...requests import Request
 
 
-# What answers a call that is not of a function: each kind has an item of its own.
-# https://platform.openai.com/docs/api-reference/responses/create lists them. A program answers all of them with
+# The results of built-in tools. Each kind of call has its own kind of result item:
+# https://platform.openai.com/docs/api-reference/responses/create. Programs create all of them with
 # `tool_result(call, ...)`.
 
-ACKNOWLEDGED = "acknowledged_safety_checks"  # an extra of a message, and the member of the item
+ACKNOWLEDGED = "acknowledged_safety_checks"  # in `Message.extras`, and in the item
 
 
 def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str, Any] | None:
@@ -67,7 +67,7 @@ def encode_tool_result(call: ToolCall, message: Message, where: str) -> dict[str
             said = _value(message)
             tools = said.get("tools") if isinstance(said, Mapping) else said
             item = {"type": "tool_search_output", "call_id": call.id, "execution": "client", "status": "completed"}
-            # What is no list of tools found none, as an error does.
+            # Any other value, such as an error text, means that no tool was found.
             return {**item, "tools": tools if isinstance(tools, list) else []}
     return None
 
@@ -95,7 +95,7 @@ def _approval(call: ToolCall, message: Message) -> dict[str, Any]:
     answer, reason = (said.get("approve"), said.get("reason")) if isinstance(said, Mapping) else (said, None)
     if message.error:
         answer, reason = False, _text_of_result(message)
-    if not isinstance(answer, bool):  # words: those that agree, else why not
+    if not isinstance(answer, bool):  # a text that agrees, or the reason for a refusal
         agrees = str(answer).strip().lower() in _AGREES
         answer, reason = agrees, None if agrees else answer
     item = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": answer}
@@ -112,7 +112,7 @@ def _shell(call: ToolCall, message: Message) -> dict[str, Any]:
         outcome = {"type": "exit", "exit_code": int(message.error)}
         outputs = [{"stdout": stdout, "stderr": stderr, "outcome": outcome}]
     longest = call.arguments.get("max_output_length")
-    more = {} if longest is None else {"max_output_length": longest}  # the same as in the call
+    more = {} if longest is None else {"max_output_length": longest}  # as in the call
     return {"type": "shell_call_output", "call_id": call.id, "output": outputs, **more}
 
 
@@ -129,8 +129,8 @@ def _computer(call: ToolCall, message: Message, where: str) -> dict[str, Any]:
     return {**item, "output": {"type": "computer_screenshot", "image_url": image_url(picture)}}
 
 
-# What OpenAI sends in an item and refuses in the input: "Unknown parameter: 'input[1].status'" (BerriAI/litellm#13420,
-# can1357/oh-my-pi#10415), and a member that no input item has in https://github.com/openai/openai-python.
+# Fields that OpenAI sends in an output item and refuses in the input: "Unknown parameter: 'input[1].status'"
+# (BerriAI/litellm#13420, can1357/oh-my-pi#10415). No input item in https://github.com/openai/openai-python has them.
 _OUTPUT_ONLY = {"reasoning": ("status", "created_by"), "compaction": ("status", "created_by")}
 
 
@@ -149,7 +149,7 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
     if call.kind == "custom":
         return {"type": "custom_tool_call", **made, "input": call.raw_arguments}
     extras = {name: extra[name] for name in CALL_EXTRAS if name in extra} if extra else {}
-    # The server parses this text, and no text at all does not parse.
+    # The server parses this text, and an empty text isn't JSON.
     return {"type": "function_call", **made, "arguments": call.raw_arguments or "{}", **extras}
 
 
@@ -196,9 +196,9 @@ def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | Non
     sent = {name: value for name, value in item.items() if name not in refused}
     if item.get("type") != "reasoning" or stored or item.get("encrypted_content") or item.get("content"):
         return sent
-    # There is nothing in it but perhaps a summary, and OpenAI looks for the rest by the id, in vain: "Items are not
-    # persisted when `store` is set to false" (vercel/ai#7543). Without the id the summary can be read; an item that
-    # says nothing at all is refused by llama.cpp too (ggml-org/llama.cpp#29159).
+    # The item contains at most a summary. With an id, OpenAI searches for the reasoning and fails: "Items are not
+    # persisted when `store` is set to false" (vercel/ai#7543). Without the id, OpenAI accepts the summary. llama.cpp
+    # refuses an item without a summary, too (ggml-org/llama.cpp#29159).
     sent.pop("id", None)
     return sent if sent.get("summary") else None
 
@@ -217,7 +217,7 @@ def _output_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
         if isinstance(part, ImagePart | FilePart | AudioPart):
             raise ConfigError(f"{where}.content[{at}] isn't text: an assistant message can contain only text")
     for read in _parts(parts, where):
-        if read.get("type") == "input_text":  # the model's own words have another type: "Invalid value: 'input_text'"
+        if read.get("type") == "input_text":  # else: "Invalid value: 'input_text'"
             read = {**read, "type": "output_text", "annotations": []}
         if read.get("text") != "":
             yield read
@@ -249,7 +249,7 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         case FilePart():
             return {"type": "input_file", **file_data(part)}
         case AudioPart() | {"type": "input_audio"}:
-            # https://platform.openai.com/docs/guides/audio: Chat Completions and Realtime have it
+            # https://platform.openai.com/docs/guides/audio: only Chat Completions and Realtime accept audio
             raise ConfigError(f"{where} is audio, which the Responses API does not support: use the adapter 'chat'")
     given: dict[str, Any] = {**part}
     match given:
@@ -265,9 +265,9 @@ def _part(part: Any, where: str) -> dict[str, Any]:
     return given
 
 
-# Requests of the Responses API: the conversation as a flat list of items, sent whole each time.
-# https://platform.openai.com/docs/api-reference/responses/create is the format. By default nothing is left with the
-# provider: `store` is false, and reasoning comes back encrypted, to be sent again with the next request.
+# A request of the Responses API contains the conversation as a flat list of items:
+# https://platform.openai.com/docs/api-reference/responses/create. By default, the provider stores nothing: `store` is
+# false, and the response contains encrypted reasoning, which the next request sends back.
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +319,10 @@ class ResponsesQuirks:
     conversations: Literal["none", "with_instructions", "without_instructions"] = "none"
 
 
-# Each of them lets the provider go on with what it has kept.
+# Each of these fields requires that the provider stores responses.
 _NEED_STORE = ("previous_response_id", "conversation", "background")
 
-# What a request for a compaction takes: `ResponseCompactParams` of https://github.com/openai/openai-python.
+# The fields of `ResponseCompactParams` in https://github.com/openai/openai-python.
 _COMPACTED = (
     "model", "input", "instructions", "previous_response_id", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "service_tier", "image",
@@ -338,7 +338,7 @@ class ResponsesRequestWriter:
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         options, threshold = request.options, request.options.compact_threshold
         store = self._store(request)
-        # What continues a conversation has to be readable without it too: the provider may have deleted it.
+        # Items that continue a stored conversation must be valid without it, because the provider may have deleted it.
         stored = store is not False and request.conversation is None
         count = self.instruction_count(request)
         instructions = "\n\n".join(message.text for message in request.messages[:count]) or None
@@ -358,9 +358,8 @@ class ResponsesRequestWriter:
         body: dict[str, Any] = {"model": request.model, "input": items, "stream": request.stream}
         if request.conversation is not None and (known := request.conversation.id) is not None:
             body["conversation" if self.grows(known) else "previous_response_id"] = known
-        inside = [tool for message in request.messages for tool in message.tools]
         sent_as = {own: sent for sent, own in request.names.items()}
-        placed = {added_tool_key(tool, sent_as) for tool in inside}
+        placed = {added_tool_key(tool, sent_as) for message in request.messages for tool in message.tools}
         if tools := [self._tool(tool) for tool in request.tools if added_tool_key(tool) not in placed]:
             body["tools"] = tools
         if request.tools and self.quirks.tool_choice:
@@ -381,7 +380,7 @@ class ResponsesRequestWriter:
         for name, value in with_raw_tools(body, options.extra_body).items():
             if name == "include" and isinstance(value, list) and value:
                 value = list(dict.fromkeys([*body.get("include", ()), *value]))
-            # `{"reasoning": {"summary": "auto"}}` is no reason to drop the effort.
+            # `{"reasoning": {"summary": "auto"}}` must not remove the effort.
             mix = name in ("reasoning", "text") and name in body and isinstance(value, Mapping)
             body[name] = {**body[name], **value} if mix else value
         return {name: body[name] for name in _COMPACTED if name in body} if request.compact else body
@@ -409,7 +408,7 @@ class ResponsesRequestWriter:
             if message.role not in INSTRUCTION_ROLES or not isinstance(message.content, str) or message.tools:
                 break
             count += 1
-        return min(count, len(request.messages) - 1) if each_time else count  # the input has one item at least
+        return min(count, len(request.messages) - 1) if each_time else count  # the input needs an item
 
     def grows(self, conversation_id: str) -> bool:
         """Returns True if this id belongs to a conversation (Conversations API), and False if it belongs to a response.
@@ -461,8 +460,8 @@ class ResponsesRequestWriter:
                     yield {"type": "message", "role": "assistant", "content": text}
             elif parts := list(_output_parts(message, where)):
                 made = {"type": "message", "role": "assistant", "status": "completed", "content": parts}
-                # OpenRouter refuses an assistant's message without id and status (its documentation of multi-turn
-                # conversations); OpenAI takes any id that begins with msg_, where nothing stored has that id.
+                # OpenRouter requires an id and a status in assistant messages (its documentation of multi-turn
+                # conversations). OpenAI accepts any id that begins with msg_, unless it searches its stored items.
                 yield made if stored else {**made, "id": f"msg_{position}"}
             for call in message.tool_calls:
                 yield _call(call, call.extra if here else None)
@@ -477,7 +476,7 @@ class ResponsesRequestWriter:
         if here and message.role != "assistant":
             sent |= {*ITEM_EXTRAS}
         if original is not None:
-            sent |= {"output", "annotations"}  # the items have the citations, too
+            sent |= {"output", "annotations"}  # the items contain the citations
         if self.quirks.returned_items == "plain" and "output" in message.extras and not says_more("output", message):
             sent.add("output")
         if not has_unmodelled_blocks(message.extras.get("blocks")):
@@ -503,8 +502,8 @@ class ResponsesRequestWriter:
             "name": tool.name,
             "description": tool.description,
             "parameters": tool.parameters,
-            # Left out it is not false here: the API makes a strict schema of any, in which all that was optional is
-            # required (https://platform.openai.com/docs/guides/function-calling#strict-mode).
+            # Without `strict`, this API makes the schema strict, so that all optional parameters become required:
+            # https://platform.openai.com/docs/guides/function-calling#strict-mode
             "strict": bool(tool.strict),
             **({"async": True} if tool.background else {}),
             **tool.extra,

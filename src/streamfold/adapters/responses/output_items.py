@@ -40,7 +40,7 @@ def item_done(item: dict[str, Any], output: int | None) -> list[Delta]:
         out.append(function_call(item, output, out))
     texts = _item_texts(item, output)
     if kind == "reasoning" and not texts:
-        out.append(ReasoningDelta(""))  # it reasoned, and what is not shown
+        out.append(ReasoningDelta(""))  # the model reasoned, and the server doesn't show it
     if kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
     return [*out, *texts, ExtraPart("output", non_empty(item), place=output)]
@@ -83,7 +83,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
     """
     wanted_back = {name: non_empty(item[name]) for name in CALL_EXTRAS if item.get(name)}
     arguments, status = arguments_text(item.get("arguments"), out), str_or_none(item.get("status"))
-    # OpenAI leaves calls that its own programs make "in_progress", with all of their arguments (July 2026).
+    # OpenAI sends complete calls that a hosted program makes with the status "in_progress" (July 2026).
     ended = status in _COMPLETE or (status == "in_progress" and len(arguments) > len("{}"))
     return ToolCallDelta(
         output,
@@ -105,7 +105,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
     """
     out.append(response_meta(response))
     items = [item for item in _list(response.get("output")) if isinstance(item, dict)]
-    if items:  # where the list is left empty, the items that came before are all there is
+    if items:  # if the list is empty, the earlier events have delivered all items
         _whole_output(items, out)
     if usage := as_object(response.get("usage")):
         out.append(read_openai_usage(usage))
@@ -170,10 +170,10 @@ def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Fi
         return Failure(ErrorInfo("the response was cancelled", type="cancelled"))
     cut = any(item.get("status") == "incomplete" and item.get("type") in ("message", "function_call") for item in items)
     if reason or cut or word_for_it == "incomplete":
-        # There are more reasons than two (`max_messages`, `steered`), and after none of them are the calls all there.
+        # After other reasons (`max_messages`, `steered`), tool calls are missing, too.
         finish: FinishReason = "content_filter" if reason == "content_filter" else "length"
         return Finish(finish, reason or word_for_it or "incomplete")
-    # Perplexity's word for an answer whose calls the client has to answer.
+    # Perplexity sends "requires_action" for a response with tool calls for the client.
     if word_for_it in ("completed", "requires_action") or said:
         return Finish("stop", "completed")
     return Finish("unknown", status) if status and status not in UNFINISHED else None

@@ -98,7 +98,7 @@ def _openrouter_fetch(tool: UrlContext) -> dict[str, Any]:
 
 
 _DOMAINS = ("max_uses", "allowed_domains", "blocked_domains")
-OPENROUTER = {  # on both of its wire formats
+OPENROUTER = {  # also for its Chat Completions
     "web_search": HostedForm(_openrouter_search, (*_DOMAINS, "user_location", "context_size")),
     "web_fetch": HostedForm(_openrouter_fetch, (*_DOMAINS, "max_content_tokens")),
     "code_execution": HostedForm(lambda tool: {"type": "openrouter:shell"}),

@@ -29,9 +29,9 @@ RESPONSE_FORGOTTEN = "previous_response_not_found"
 """The error code that a server sends if it no longer has the response in `previous_response_id`."""
 
 _ENDS = frozenset(f"response.{end}" for end in ("completed", "incomplete", "failed", "cancelled", "done"))
-_HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # members that a message must not have
+_HTTP_ONLY = ("stream", "stream_options", "background", "background_options")  # fields that messages must not have
 _STATE = ("previous_response_id", "conversation")
-_HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # read beside an error
+_HEADERS = ("retry-after", "x-should-retry", "x-request-id", "x-ratelimit-")  # used from errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class SocketTurn:
         given = self._body.get("input")
         self._input = given if isinstance(given, list) and not self.names_response else None
         self._digests = None if self._input is None else tuple(map(_digest, self._input))
-        self._output: list[Any] = []  # items that are done, for servers whose last event has none
+        self._output: list[Any] = []  # finished items, for servers whose last event has no items
         self.begun = False
         self.ended = False
         self.error_code: str | None = None
@@ -135,7 +135,7 @@ class SocketTurn:
         status becomes a `SocketError` instead."""
         try:
             payload = as_object(json.loads(message))
-        except (ValueError, RecursionError):  # the decoder says what is wrong with it
+        except (ValueError, RecursionError):  # the decoder raises the error
             payload = {}
         kind = payload.get("type")
         if kind == "error":
@@ -151,12 +151,12 @@ class SocketTurn:
         return _event(message)
 
     def _read_error(self, payload: dict[str, Any], message: bytes) -> bytes | SocketError:
-        error = as_object(payload.get("error")) or payload  # flat in the documentation of streams
+        error = as_object(payload.get("error")) or payload  # documented without `error` for streams
         self.error_code = str_or_none(error.get("code"))
         status = int_or_none(payload.get("status", payload.get("status_code")))
         if status is None or not 400 <= status < 600 or self.begun:
             return _event(message)
-        # Codex reads the headers of HTTP here (openai/codex: codex-api/src/endpoint/responses_websocket.rs).
+        # Codex reads HTTP headers from the error, too (openai/codex: codex-api/src/endpoint/responses_websocket.rs).
         found = {name.lower(): str(value) for name, value in as_object(payload.get("headers")).items()}
         headers = {name: value for name, value in found.items() if name.startswith(_HEADERS) and value.isascii()}
         return SocketError(status, headers, message)
@@ -173,7 +173,7 @@ class SocketTurn:
         if self._digests is not None:
             stored = self._body.get("store") is not False
             sent_back = [input_item(item, stored=stored) for item in output if isinstance(item, Mapping)]
-            with suppress(RecursionError):  # nested too deeply: the next request is sent whole
+            with suppress(RecursionError):  # nested too deeply: the next request contains all items
                 items = (*self._digests, *(_digest(item) for item in sent_back if item is not None))
         self.newest = NewestResponse(response_id, items, self._conversation)
 
