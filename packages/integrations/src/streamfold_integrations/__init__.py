@@ -1,4 +1,4 @@
-"""Lets other frameworks use streamfold. Import the module of the framework that you use.
+"""Adapters with which other frameworks use streamfold. Import the module for your framework.
 
     langchain      a chat model for LangChain
     pydantic_ai    a model for pydantic-ai

@@ -9,8 +9,8 @@
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
 Each response of the model is one assistant message. The writer sends `TOOL_CALL_END` only after the response is
-complete. Data that the provider needs in the next request, such as signatures, is in the `encryptedValue` of the
-message or tool call that it belongs to. Clients send `encryptedValue` back: https://docs.ag-ui.com/concepts/events.
+complete. The provider needs some data in the next request, such as signatures. The writer puts it into the
+`encryptedValue` of the message or tool call, and clients send that value back: https://docs.ag-ui.com/concepts/events.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 
 
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
-    """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which it belongs.
+    """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which the reasoning belongs.
 
     Clients sort messages by the time of their first event, and a model's text may start before its reasoning.
     """
@@ -208,7 +208,7 @@ def _call(call: Any, where: str) -> ToolCall:
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the data in a message's `encryptedValue`. Ignores values that streamfold hasn't written."""
+    """Returns the data that streamfold has put into `encryptedValue`; empty if the value is from another program."""
     try:
         found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
@@ -300,7 +300,7 @@ def stream(
     """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
     If the run fails, the function logs the error and sends a `RUN_ERROR` event; it raises no exception. If you stop the
-    iteration early, it closes the connection to the provider.
+    iteration early, the function closes the connection to the provider.
 
     Args:
         request: the request that the run answers.
@@ -309,12 +309,12 @@ def stream(
             to `read_request`, which checks the signatures. The client must send an interrupt's `metadata` back with the
             user's decision. The run's journal accepts each approval once.
         on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
-            the run's state here. The function is also called with a run that failed because its journal was
-            unavailable. You can resume such a run with the same decisions. The function may be async. If it raises an
-            exception, the client gets an error event.
+            the run's state here. Also called with a run that failed because its journal was unavailable; you can resume
+            such a run with the same decisions. The function may be async. If it raises an exception, the client gets an
+            error event.
         on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
             exceptions are logged.
-        on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
+        on_error: returns the error message for the user. The default, `error_text`, hides errors of your server.
     """
     writer = AGUIWriter(
         request.id,
@@ -329,7 +329,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A tool call whose start was sent: its id for the client, and the number of argument characters sent so far."""
+    """A tool call whose first event was sent: its id for the client, and how many argument characters were sent."""
 
     id: str
     written: int = 0
@@ -339,11 +339,11 @@ class AGUIWriter(UIWriter):
     """Writes the events of one AG-UI run.
 
     Args:
-        thread_id, run_id: the ids of thread and run, from the client's request.
+        thread_id, run_id: the ids of the thread and of the run, from the client's request.
         reasoning: true if the client gets the model's reasoning.
         known_calls: the ids of the conversation's earlier tool calls. If a new tool call has one of these ids, the
             writer gives it a different id, because ids must be unique in a thread.
-        open_calls: the ids of the last response's tool calls. The run may begin with the results of these calls.
+        open_calls: the ids of the tool calls in the last response, with whose results the run may begin.
     """
 
     def __init__(
@@ -411,8 +411,8 @@ class AGUIWriter(UIWriter):
             yield from _encrypted("tool-call", shown, kept)
 
     def hosted(self, step: HostedStep) -> Iterator[UIEvent]:
-        """Returns an activity event for a call or result of a provider-run tool. AG-UI has no other events for such
-        tools.
+        """Returns an activity event for a call or result of a tool that the provider runs, because AG-UI has no other
+        event for such tools.
         """
         yield from self._stop_thinking()
         call = step if isinstance(step, HostedCall) else step.call
@@ -456,7 +456,7 @@ class AGUIWriter(UIWriter):
         }
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
-        """Returns the last events of the run. If a user must approve a tool call, they contain an interrupt."""
+        """Returns the last event of the run. If a user must approve a tool call, the event contains an interrupt."""
         outcome: dict[str, Any] = {"type": "success"}
         interrupts = [
             _interrupt(waiting, self.client_call_id(waiting.call.id), (signatures or {}).get(waiting.call.id))
@@ -475,7 +475,7 @@ class AGUIWriter(UIWriter):
         yield {"type": "RUN_FINISHED", **self._run, "outcome": {"type": "cancelled"}, **self._spent()}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error event. It doesn't close open messages and tool calls, because they are incomplete."""
+        """Returns the error event. Open messages and tool calls get no end event, because they are incomplete."""
         yield {"type": "RUN_ERROR", "message": text, "code": type(error).__name__, **self._spent()}
 
     @property

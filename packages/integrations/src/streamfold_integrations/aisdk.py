@@ -12,8 +12,8 @@ a tool call also contains the tool's result and the user's decision:
 https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
 In the stream, each response of the model is a step of one assistant message. The writer sends `tool-input-available`
-only after the response is complete. Data that the provider needs in the next request, such as signatures, is in
-`data-streamfold` parts. User interfaces ignore these parts and send them back:
+only after the response is complete. The provider needs some data in the next request, such as signatures. The writer
+puts it into `data-streamfold` parts, which user interfaces ignore and send back:
 https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
@@ -178,7 +178,7 @@ class _MessageReader:
 
 
 class _StepReader:
-    """Converts the parts of one step of an assistant message."""
+    """Converts the parts of one step of an assistant message, which is one response of the model."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -192,7 +192,7 @@ class _StepReader:
         self.results: list[ExternalResult] = []
 
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
-        """Adds a part of the step. Ignores sources, files and the application's own data."""
+        """Adds a part of the step. The method ignores sources, files and the application's own data."""
         if kind == "text":
             text = ObjectReader(part, where).string("text")
             if _kept(part, "providerMetadata").get("refusal"):
@@ -297,21 +297,21 @@ def stream(
     """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
 
     If the run or the stream fails, the function logs the error and sends an `error` event; it raises no exception. If
-    you stop the iteration early, it closes the connection to the provider.
+    you stop the iteration early, the function closes the connection to the provider.
 
     Args:
         message_id: the id of the assistant message. To continue a message, pass `ChatRequest.message_id`.
         reasoning: true if the client gets the model's reasoning.
-        metadata: called with `source` at the end of the response. The function returns the metadata of the message.
+        metadata: called with `source` at the end of the response; returns the metadata of the message.
         secret: the secret with which `stream` signs the tool calls that need approval. Pass the same secret and owner
             to `read_request`, which checks the signatures. The run's journal accepts each approval once.
         on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
-            the run's state here. The function is also called with a run that failed because its journal was
-            unavailable. You can resume such a run with the same decisions. The function may be async. If it raises an
-            exception, the client gets an error event.
+            the run's state here. Also called with a run that failed because its journal was unavailable; you can resume
+            such a run with the same decisions. The function may be async. If it raises an exception, the client gets an
+            error event.
         on_end: called with a run that is complete. Delete the run's saved state here. The function may be async. Its
             exceptions are logged.
-        on_error: returns the error message for the user. Default: `error_text`, which hides errors of your server.
+        on_error: returns the error message for the user. The default, `error_text`, hides errors of your server.
     """
     writer = UIMessageWriter(message_id, reasoning=reasoning, metadata=metadata and (lambda: metadata(source)))
     signatures = None
@@ -321,7 +321,7 @@ def stream(
 
 
 class UIMessageWriter(UIWriter):
-    """Writes the events of an AI SDK UI message stream. The arguments are those of `stream`."""
+    """Writes the events of an AI SDK UI message stream. For the arguments, see `stream`."""
 
     whole_calls_replace = True
 
@@ -391,8 +391,8 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the events at the end of a response. The step stays open for the results of the response's tool
-        calls.
+        """Returns the events at the end of a response, but not the end of the step, to which the results of tool calls
+        belong.
         """
         yield from self._close()
         yield from _sources(reply)
@@ -433,7 +433,7 @@ class UIMessageWriter(UIWriter):
         yield {"type": "abort"}
 
     def fail(self, error: Exception, text: str) -> Iterator[UIEvent]:
-        """Returns the error event. It doesn't close open parts, because they are incomplete."""
+        """Returns the error event. Open parts get no end event, because they are incomplete."""
         yield {"type": "error", "errorText": text}
 
     def _end_step(self) -> Iterator[UIEvent]:
@@ -479,7 +479,7 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
 
 
 def _serialize_output(value: Any) -> Any:
-    """Returns a tool's result as JSON data. Content parts become the AI SDK's content parts."""
+    """Returns a tool's result as JSON data, with images and files as the AI SDK's content parts."""
     if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
         return value
     return {"type": "content", "value": [_serialize_part(part) for part in value]}

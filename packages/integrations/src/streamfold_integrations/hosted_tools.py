@@ -1,6 +1,4 @@
-"""Converts calls of hosted tools to the tool calls and results of other frameworks. The provider runs hosted tools
-itself.
-"""
+"""Finds the calls and results of hosted tools, which the provider runs itself, for other frameworks."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _OF_THE_CALL = ("id", "type", "call_id", "name", "server_label", "arguments", "a
 
 @dataclass(frozen=True, slots=True)
 class HostedCall:
-    """A call of a hosted tool, which the provider runs itself.
+    """A call of a hosted tool, a tool that the provider runs itself.
 
     Attributes:
         part: the part of the reply that contains the call.
@@ -41,7 +39,7 @@ class HostedResult:
     """The result of a hosted tool call.
 
     Attributes:
-        call: the tool call. If the provider sent a result without a call, this tool call is built from the result.
+        call: the tool call; if the provider sent only a result, a tool call that is built from the result.
         output: the provider's result object, without the fields that belong to the tool call.
         error: the error message; None if the tool call succeeded.
     """
@@ -55,8 +53,8 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """Finds hosted tool calls and results in the parts of one reply. Each part arrives during the stream, and again at
-    the end of the stream.
+    """Finds the calls and results of hosted tools in the parts of one reply. Each part arrives during the stream, and
+    again at its end.
     """
 
     def __init__(self) -> None:
@@ -66,7 +64,7 @@ class HostedSteps:
         self._seen: list[Mapping[str, Any]] = []
 
     def feed(self, parts: Iterable[HostedPart], *, last: bool = False) -> Iterator[HostedStep]:
-        """Yields the tool calls and results that earlier calls of this method haven't yielded.
+        """Yields the tool calls and results in `parts` that this method hasn't yielded before.
 
         Args:
             last: true for the complete parts at the end of the reply.

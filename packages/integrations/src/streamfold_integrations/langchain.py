@@ -81,7 +81,7 @@ class ChatStreamfold(BaseChatModel):
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). If you pass `provider`,
-            `model` is only the model's name. By default, the model is the configuration's default provider.
+            `model` is only the model's name. By default, the configuration's default provider is used.
         provider: the name of a provider or a mapping of settings; see `Provider.from_config`.
         client: an existing `Provider`, `Fallback` or test double, in place of `model` and `provider`. The caller closes
             the client. Use the client either for asynchronous or for synchronous calls, not for both.
@@ -180,7 +180,7 @@ class ChatStreamfold(BaseChatModel):
         return {"messages": [made for message in messages for made in _to_messages(message)], **options}
 
     def _options(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the options of a request. They include options that only some APIs have."""
+        """Returns the options of a request, including options that only some APIs have."""
         names = [name for name in ChatOptions.__annotations__ if name in type(self).model_fields]
         given = {name: value for name in (*names, *NAMES) if (value := getattr(self, name)) is not None}
         given.pop("model", None)  # it names the provider, too
@@ -312,9 +312,7 @@ class ChatStreamfold(BaseChatModel):
 
 
 def _bound_tool(tool: Any, strict: bool | None) -> Any:
-    """Converts a LangChain tool to a streamfold tool. Returns hosted tools as they are, because they aren't
-    functions.
-    """
+    """Converts a LangChain tool to a streamfold tool. Returns a hosted tool unchanged, because it isn't a function."""
     if isinstance(tool, ServerTool):
         return tool
     if isinstance(tool, Mapping) and tool.get("type") not in _OF_FUNCTIONS and "input_schema" not in tool:
@@ -365,9 +363,9 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 def _answer(message: AIMessage) -> Message:
     """Converts a LangChain message to streamfold's assistant message. If the program hasn't changed the LangChain
-    message, the result is the stored original; otherwise it is built from the message's content.
+    message, returns the original that is stored in it; otherwise a message that is built from its content.
 
-    Even in a changed message, tool calls that are the same as before keep their kind and their provider data.
+    In a changed message, unchanged tool calls keep their kind and the data that the provider needs.
     """
     blocks = _blocks(message)
     calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
@@ -409,8 +407,8 @@ def _read_content(content: Any) -> Any:
 
 
 def _media_part(block: dict[str, Any]) -> Any:
-    """Converts a media block of a LangChain message. LangChain has two formats for media, and also accepts Anthropic's
-    format.
+    """Converts an image, audio or file block of a LangChain message, in one of LangChain's two formats or in
+    Anthropic's format.
     """
     part = _PARTS.get(str(block.get("type")))
     source = block.get("source") or {}
@@ -528,7 +526,7 @@ def _usage(usage: streamfold.Usage | None) -> UsageMetadata | None:
 
 
 def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
-    """Yields LangChain content blocks for the calls and results of provider-run tools."""
+    """Yields LangChain content blocks for the calls and results of tools that the provider runs."""
     for step in steps:
         if isinstance(step, HostedCall):
             yield {"type": "server_tool_call", "id": step.id, "name": step.name, "args": step.input}
@@ -539,7 +537,7 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 
 
 def _citations(reply: Reply) -> list[dict[str, Any]]:
-    """Returns the citations of a reply for LangChain. Their positions refer to the complete text."""
+    """Returns the citations of a reply for LangChain, with positions in the complete text."""
     return [
         _given(type="citation", url=cited.url, title=cited.title, cited_text=cited.cited_text)
         | _given(start_index=cited.start, end_index=cited.end)
@@ -563,7 +561,7 @@ def _given(**members: Any) -> dict[str, Any]:
 
 
 def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
-    """Returns the error message about an unknown setting. It suggests the right setting, if there is one."""
+    """Returns the error message about an unknown setting, with the right setting if there is one."""
     unknown = f"ChatStreamfold: unknown setting {name!r}"
     if name in _SYNONYMS:
         return f"{unknown}: pass {_SYNONYMS[name]}"

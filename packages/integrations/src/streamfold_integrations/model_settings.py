@@ -1,7 +1,6 @@
-"""Converts a framework's settings for which streamfold has no option to request fields, and returns token counts by
-kind.
+"""Converts settings of other frameworks that aren't options of streamfold to fields of a request body.
 
-streamfold sends these settings in `extra_body`, in the format of each API:
+streamfold sends the fields in `extra_body`, in the format of each API:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,
 https://ai.google.dev/api/generate-content#generationconfig.
 """
@@ -60,8 +59,8 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns the request field and the allowed values for each setting. Leaves out settings for which the model's
-    endpoints differ.
+    """Returns each setting's request field, and the API's words for the setting's values. Leaves out a setting if the
+    model's endpoints differ in it.
     """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []
@@ -80,6 +79,6 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 
 def token_details(usage: Usage) -> dict[str, int]:
-    """Returns the server's token counts of each kind: audio, predictions, reasoning."""
+    """Returns the token counts that the server sent for audio, predictions, reasoning and other kinds."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

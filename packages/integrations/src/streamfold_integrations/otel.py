@@ -1,13 +1,12 @@
-"""OpenTelemetry spans and metrics that follow OpenTelemetry's conventions for generative AI. They need the extra
-`otel`.
+"""Spans and metrics that follow OpenTelemetry's conventions for generative AI. The module needs the extra `otel`.
 
     provider = Provider.from_config("kimi:kimi-k2.6", hooks=[otel_hooks()])
     reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
 gen-ai-metrics), still in development in November 2026. A span covers one response with all its attempts, from the
-request to the end of the stream. The span of a tool run is the parent of the spans of its responses and tool calls. The
-hooks record messages, arguments and results only with `content=True`.
+request to the end of the stream. The span of a tool run is the parent of the spans of its responses and tool calls.
+Messages, arguments and results are recorded only with `content=True`.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def otel_hooks(
     Args:
         tracer_provider, meter_provider: OpenTelemetry's tracer and meter providers. By default, the application's
             global ones are used.
-        content: true: record messages, tools and replies in the span, as JSON. This is off by default, because they may
-            contain private data of users.
+        content: true: record messages, tools and replies in the span, as JSON. They may contain private data of users,
+            so the default is false.
 
     Raises:
         ConfigError: the extra `otel` is not installed.
@@ -240,7 +239,7 @@ def otel_run_hooks(
     (`execute_tool`).
 
     If the model provider has `otel_hooks`, the spans of its responses are children of the run's span. When a run
-    pauses, its span ends. When the run is resumed, a new span begins with the same conversation id.
+    pauses, its span ends. A resumed run gets a new span with the same conversation id.
 
     Args:
         agent: the name of the agent, which the spans contain.
@@ -337,8 +336,8 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """Returns the text of a message's content. For an image, file or audio part, the text contains the kind of the
-    part, not its data.
+    """Returns the text of a message's content. Instead of an image, a file or audio, the text contains the kind of the
+    part.
     """
     if isinstance(content, str) or content is None:
         return content or ""

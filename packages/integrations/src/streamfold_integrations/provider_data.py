@@ -1,5 +1,5 @@
-"""Stores streamfold's original assistant message in a framework's message. Restores the original if the program hasn't
-changed the framework's message.
+"""Stores streamfold's original assistant message in a framework's message, and restores the original if the program
+hasn't changed the framework's message.
 
 Providers need data for which frameworks have no field: signatures, encrypted reasoning, the original text of tool call
 arguments. If a program changes the framework's message, streamfold sends the changed message.
@@ -30,7 +30,7 @@ class KeptTurn:
 
     Attributes:
         message: the original assistant message.
-        digest: a hash of the framework's message, from when the original was stored in it.
+        digest: a hash of the content that the framework's message had when the original was stored in it.
     """
 
     message: Message
@@ -43,7 +43,7 @@ class KeptTurn:
         return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
 
     def shows(self, *shown: object) -> bool:
-        """Returns whether the framework's message is the same as when the original was stored."""
+        """Returns whether the framework's message still has the content with which the original was stored."""
         return self.digest == _digest(shown)
 
     def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
@@ -57,7 +57,7 @@ def keep_turn(message: Message, *shown: object) -> dict[str, Any]:
     """Returns the data to store in a framework's message, from which `KeptTurn` restores the original message.
 
     Args:
-        shown: the content of the framework's message. The content needn't be JSON data.
+        shown: the content of the framework's message, of any type.
     """
     return {_KEY: {"message": message.to_dict(), "shown": _digest(shown)}}
 
@@ -70,7 +70,7 @@ def _digest(shown: object) -> str:
 
 
 def canonical_arguments(arguments: str | Mapping[str, Any] | None) -> str:
-    """Returns tool call arguments as canonical JSON text. If a text isn't JSON, returns the text as it is."""
+    """Returns tool call arguments as canonical JSON text. Returns a text that isn't JSON unchanged."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
@@ -84,7 +84,7 @@ def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed
 
     Args:
         kinds: the kinds of the parts that can't be sent.
-        what: the name for such parts in the framework.
+        what: the framework's name for such parts, such as `blocks`.
         maker: the provider that sent the response, if known.
     """
     if names := sorted(set(kinds)):
@@ -94,13 +94,13 @@ def warn_left_out(kinds: Iterable[str], what: str, *, maker: str | None, changed
 
 
 def file_reference(file_id: str | None) -> dict[str, str | None]:
-    """Returns the arguments of a file part that refers to an uploaded file. The ids of Google's files are URLs."""
+    """Returns the arguments with which a file part refers to an uploaded file. The ids of Google's files are URLs."""
     return {"url": file_id, "file_id": None} if file_id and "://" in file_id else {"file_id": file_id}
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the data that `read_call` needs to restore a tool call: the call's kind unless it is a function call, and
-    the original text of the arguments unless this text is canonical JSON.
+    """Returns the data with which `read_call` restores a tool call: the kind of a call that isn't a function call, and
+    an argument text that isn't canonical JSON.
     """
     if call.kind != "function":
         return {"kind": call.kind}
@@ -109,7 +109,7 @@ def argument_metadata(call: ToolCall) -> dict[str, Any]:
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
-    """Rebuilds a tool call from the value of its arguments. If the value is the same as before, the tool call has the
+    """Rebuilds a tool call from the parsed value of its arguments. For an unchanged value, the tool call has the
     model's original argument text.
     """
     extra, text = kept.get("extra"), kept.get("arguments")

@@ -116,14 +116,14 @@ _EXAMPLES: dict[type[AbstractNativeTool], Any] = {
 class StreamfoldModel(Model[Any]):
     """A pydantic-ai model that sends its requests with streamfold.
 
-    The model delivers complete tool calls, at the end of a response. If a stream breaks off, the model raises
-    `ModelAPIError` and no tool runs. In the next request, streamfold sends the provider all data that it needs back:
+    Tool calls are delivered complete, at the end of a response. If a stream breaks off, the model raises
+    `ModelAPIError` and no tool runs. In the next request, streamfold sends back all data that the provider needs:
     signatures, encrypted reasoning, the original text of arguments.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`), a mapping for
-            `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the default provider of
-            the configuration.
+            `Provider.from_config`, or an existing `Provider`, `Fallback` or test double. None: the configuration's
+            default provider.
         profile: a pydantic-ai model profile, which overrides pydantic-ai's defaults.
         settings: pydantic-ai settings that each request has by default.
         config: further settings for `Provider.from_config` (`base_url`, `dialect`, `headers`, ...).
@@ -181,7 +181,7 @@ class StreamfoldModel(Model[Any]):
 
     @property
     def provider(self) -> None:
-        """Always None, because the provider object of streamfold is in `client`."""
+        """Always None, because streamfold uses its own provider, which is in `client`."""
         return None
 
     async def request(
@@ -252,8 +252,8 @@ class StreamfoldModel(Model[Any]):
 
 
 def _hosted_tool(tool: AbstractNativeTool) -> Any:
-    """Converts an agent's native tool to streamfold's hosted tool. Raises UserError if streamfold doesn't support
-    it.
+    """Converts an agent's native tool to streamfold's hosted tool. Raises UserError for a tool that streamfold doesn't
+    support.
     """
     match tool:
         case WebSearchTool():
@@ -293,9 +293,7 @@ def _function(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the allowed function tools and the tool choice. If the model calls an output tool, the agent's run
-    ends.
-    """
+    """Returns the allowed function tools, and the tool choice. The call of an output tool ends the agent's run."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -347,11 +345,11 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Converts a response to an assistant message. If the program has changed no part, the result is the stored
-    original; otherwise it is built from the parts.
+    """Converts a response to an assistant message. If the program hasn't changed the response, returns the original
+    that is stored in it; otherwise a message that is built from its parts.
 
-    Even in a changed response, tool calls that are the same as before keep their kind and their provider data. If the
-    response was changed or comes from another model, calls of hosted tools can't be sent. A warning reports them.
+    In a changed response, unchanged tool calls keep their kind and the data that the provider needs. Calls of hosted
+    tools are left out of a changed response and of another model's response, with a warning.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -368,9 +366,7 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Converts a tool call. If its name and arguments are the same as in the stored tool call, returns the stored tool
-    call.
-    """
+    """Converts a tool call. If the program hasn't changed the tool call, returns the stored original."""
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())
@@ -443,8 +439,8 @@ def _parts(reply: Reply, provider: str) -> list[ModelResponsePart]:
 
 
 def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelResponsePart]:
-    """Yields parts for the calls and results of hosted tools, only for display. In the next request, streamfold sends
-    the stored original.
+    """Yields parts that display the calls and results of hosted tools. The next request contains the stored original
+    instead.
     """
     for step in steps:
         if isinstance(step, HostedCall):
@@ -461,7 +457,7 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields parts for compactions, and for those files of a reply that include their data."""
+    """Yields parts for compactions (the provider's summaries of earlier turns), and for files with data."""
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -483,8 +479,8 @@ def _arguments(call: HostedCall) -> dict[str, Any]:
 
 
 def _finish_reason(reply: Reply) -> Any:
-    """Returns pydantic-ai's finish reason. For a refusal, it is "content_filter", so that the agent raises an error and
-    doesn't retry.
+    """Returns pydantic-ai's finish reason. A refusal has the reason "content_filter", so that the agent raises an error
+    and doesn't retry.
     """
     return "content_filter" if reply.refusal else _FINISH_REASONS.get(reply.finish_reason)
 

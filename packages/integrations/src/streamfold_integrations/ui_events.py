@@ -1,4 +1,4 @@
-"""Converts a stream or a tool run to the events of a UI protocol."""
+"""Converts a stream or a tool run to the events of a UI protocol, such as AG-UI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _logger = logging.getLogger("streamfold")
 
 
 class UIWriter(ABC):
-    """Writes the events of one UI protocol, without I/O. Its methods return the events to send.
+    """Writes the events of one UI protocol, without I/O: each method returns the events to send.
 
     Attributes:
         whole_calls_replace: true if the client replaces the earlier pieces of a tool call when it receives the complete
@@ -75,7 +75,7 @@ class UIWriter(ABC):
 
     @abstractmethod
     def hosted(self, step: HostedStep) -> Iterable[UIEvent]:
-        """Returns the events for a call or result of a provider-run tool, for display."""
+        """Returns the events that display a call or result of a tool that the provider runs."""
 
     @abstractmethod
     def turn_end(self, reply: Reply) -> Iterable[UIEvent]:
@@ -100,7 +100,7 @@ class UIWriter(ABC):
 
     @abstractmethod
     def abort(self) -> Iterable[UIEvent]:
-        """Returns the last events of a stream that was closed before its end."""
+        """Returns the last events for a stream that was closed before its end."""
 
     @abstractmethod
     def fail(self, error: Exception, text: str) -> Iterable[UIEvent]:
@@ -108,7 +108,7 @@ class UIWriter(ABC):
 
 
 class AnswerEvents:
-    """Passes one response of the model to a writer, which returns the events for each part in order."""
+    """Passes the parts of one model response to a writer, in order, and yields the writer's events."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer
@@ -163,7 +163,7 @@ class AnswerEvents:
 
 
 def error_text(error: Exception) -> str:
-    """Returns an error message for a user. It contains the provider's message, but no details of your server."""
+    """Returns an error message for a user, with the provider's message but without details of your server."""
     redirected = isinstance(error, APIStatusError) and error.status_code in range(300, 400)
     if isinstance(error, AuthenticationError | PermissionDeniedError) or redirected:
         return "the server is misconfigured for this model; see the server's log"
@@ -182,7 +182,9 @@ async def run_events(
     on_pause: OnPause | None = None,
     on_end: OnPause | None = None,
 ) -> AsyncIterator[UIEvent]:
-    """Yields the events of a run. If the run fails, logs the error and yields an error event; raises no exception."""
+    """Yields the events of a run. If the run fails, the function logs the error and yields an error event, but raises
+    no exception.
+    """
     for event in writer.start():
         yield event
     answer: AnswerEvents | None = None
@@ -241,7 +243,7 @@ async def server_sent(events: AsyncIterator[UIEvent], last: bytes = b"") -> Asyn
 
 
 def _report(error: Exception) -> None:
-    """Logs a failure of a run: a streamfold error in one line, any other exception with its traceback."""
+    """Logs the failure of a run: an error of streamfold in one line, any other exception with its traceback."""
     if isinstance(error, StreamfoldError):
         _logger.warning("the answer for a user interface failed: %s: %s", type(error).__name__, error)
     else:

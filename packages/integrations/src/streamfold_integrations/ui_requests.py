@@ -1,8 +1,8 @@
 """Requests from user interfaces: conversations, approvals and their signatures, and the results of tools that the user
 interface ran.
 
-A signature consists of a nonce and a hash of owner, conversation, tool call and nonce. The run's journal stores the
-nonce, so that the run accepts each approval only once.
+The signature of a tool call consists of a nonce, and of a hash of the owner, the conversation, the tool call and the
+nonce. The journal of a tool run stores the nonces, so that each approval is accepted only once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Decision:
         call_id: the id of the tool call in the user interface.
         reason: why the user denied the tool call, as text for the model.
         signature: the signature that the client sent back; None if the tool call wasn't signed.
-        nonce: the nonce of the signature after it has been checked; otherwise the approval's id, which the client
-            chose.
+        nonce: the nonce of a signature that has been checked; otherwise the approval's id, which the client chose.
     """
 
     call_id: str
@@ -59,7 +58,7 @@ class UIRequest:
     All attributes come from the client, except `owner`, `signed` and `trust_client`.
 
     Attributes:
-        id: the id of the conversation, which the client chose. Store the conversation's data under owner and id.
+        id: the id of the conversation, which the client chose. Store a conversation's data under its owner and its id.
         messages: the messages of the conversation.
         decisions: the user's decisions about the tool calls of the last response.
         results: the results of those tool calls of the last response that the user interface itself ran.
@@ -96,14 +95,14 @@ class UIRequest:
         state: str | EllipsisType | None = ...,
         **options: Unpack[RunOptions],
     ) -> ToolRun:
-        """Returns the run that answers the request. It is a new run, or the paused run that waits for the request's
-        decisions.
+        """Returns the run that answers the request. The run is new, or it is the paused run that waits for the
+        request's decisions.
 
         Args:
             instructions: a system message to put before the conversation. The run then leaves out the client's own
                 system and developer messages, unless `trust_client` is true.
-            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. None means that
-                no run is paused, so no decision is accepted. If the request continues the paused run (`resumes`), tool
+            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. None: no run is
+                paused, so that no decision is accepted. If the request continues the paused run (`resumes`), tool
                 calls, arguments and conversation come from the state, and only the decisions come from the client.
                 Otherwise the user has sent a new message. The journal then records the paused run's tool calls as
                 denied, and you should replace the saved state. By default, the method assumes that your application
@@ -206,7 +205,9 @@ class UIRequest:
 
 
 def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
-    """Raises ConfigError if the tool call that the client shows isn't the pending one, or has different arguments."""
+    """Raises ConfigError if the tool call in the client's conversation differs from the pending tool call in name or
+    arguments.
+    """
     if shown is not None and (shown.name, _as_shown(shown.arguments)) != (call.name, _as_shown(call.arguments)):
         raise ConfigError(
             f"the call {shown.id!r} in the conversation isn't the pending call: its name or its arguments differ"
@@ -214,7 +215,7 @@ def _check_same(call: ToolCall, shown: ToolCall | None) -> None:
 
 
 def _as_shown(arguments: dict[str, Any]) -> str:
-    """Returns tool call arguments as JSON text. Rounds numbers as JavaScript does, where 2**53 + 1 equals 2**53."""
+    """Returns tool call arguments as JSON text, with numbers rounded as in JavaScript, where 2**53 + 1 equals 2**53."""
     return canonical_json(_as_doubles(arguments))
 
 
@@ -244,8 +245,8 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
     """Returns a conversation in which each tool call has a result, except for the tool calls of the last message.
 
-    A user may send a new message before a tool call was approved or has ended. The function then adds a result that
-    reports this to the tool call.
+    A user may send a new message before a tool call is approved or has ended. Such a tool call gets a result that
+    reports this to the model.
     """
     out: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -261,16 +262,15 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 
 
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
-    """Returns a client's conversation without the approvals that it contains for tool calls that a provider runs (MCP
-    servers).
+    """Returns a client's conversation without approvals of tool calls that a provider runs (on MCP servers).
 
-    A client could forge such an approval as the result of a tool call. For the Responses API, it could also forge an
-    `mcp_approval_request` and an `mcp_approval_response` in an assistant message's provider data. The results of
+    A client could forge such an approval as the result of a tool call. For the Responses API, a client could also forge
+    an `mcp_approval_request` and an `mcp_approval_response` in an assistant message's provider data. The results of
     approved tool calls stay in the conversation.
 
     Args:
-        keep_last: true: keep such tool calls of the last response, without results, so that the user can decide about
-            them.
+        keep_last: true: keep the tool calls of the last response that need approval, without results, so that the user
+            can decide about them.
     """
     given = list(messages)
     last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
@@ -298,7 +298,7 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 
 
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the extras of a client's message, without the extras that would change the message itself.
+    """Returns the provider data (extras) of a client's message, without fields that would change the message itself.
 
     streamfold merges extras into the message of a Chat Completions request. To a Responses request, it adds the items
     of the extra `output`. The extras of a model's responses never contain the fields that this function removes.
@@ -312,7 +312,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the tool calls of the last response by their ids, with or without results in the conversation."""
+    """Returns the tool calls of the last response by their ids. The conversation may contain their results."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}
@@ -320,8 +320,8 @@ def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
 
 
 def is_shown_as(call_id: str, shown: str) -> bool:
-    """Returns whether a user interface shows a tool call under this id: the original id, or `ID~2` if the original id
-    is repeated.
+    """Returns whether `shown` is the id of a tool call in a user interface: the original id, or `ID~2` for a repeated
+    id.
     """
     return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
 
@@ -374,7 +374,7 @@ def media_part(
 
 
 class Signatures:
-    """Signs those tool calls of an owner's conversation that need approval.
+    """Signs the tool calls of an owner's conversation that need approval.
 
     Args:
         secret: the signing secret.
@@ -387,13 +387,13 @@ class Signatures:
 
     def __init__(self, secret: str, owner: str, chat_id: str) -> None:
         if not secret:
-            raise ConfigError("secret must be text that only your servers know, and not empty")
+            raise ConfigError("secret is empty: pass a text that only your servers know")
         self._secret = secret
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the run's pending tool calls by their ids. A tool call that no model made gets no
-        signature.
+        """Returns the signatures of the run's pending tool calls, by tool call id. A tool call that no model made gets
+        no signature.
 
         Args:
             shown: returns the id under which the user interface shows a tool call.
@@ -431,8 +431,8 @@ def checked_decisions(
     signatures: Signatures | None,
     where: str,
 ) -> tuple[Decision, ...]:
-    """Checks decisions against the signatures of their tool calls. Returns the decisions, with the nonces of their
-    signatures if the tool calls are signed.
+    """Checks decisions against the signatures of their tool calls. Returns the decisions; signed decisions get the
+    nonces of their signatures.
 
     Args:
         calls: the tool calls of the last response, by tool call id.

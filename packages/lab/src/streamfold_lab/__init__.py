@@ -8,7 +8,7 @@ commands     the subcommands of `streamfold` that this package adds
 
 The package uses only public names of other streamfold packages, and has the same version number.
 
-Experimental: it may change with every release.
+Experimental: every release may change or remove names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Runs a tool call parser on each test text, unsplit and split at every position, and collects the results that
-differ.
-"""
+"""Runs a tool call parser on each test text, unsplit and split at every position, and collects results that differ."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ _RANDOM = 5  # cuts into pieces of random lengths
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A test text for which a parser returns an incorrect result.
+    """A test text for which a tool call parser returns an incorrect result.
 
     Attributes:
         mode: "whole": the parser's result for the unsplit text is incorrect. "in pieces": for some splits of the text,
             the parser's result differs from its result for the unsplit text.
-        cuts: the number of splits for which the result differs.
+        cuts: the number of splits of the text for which the parser's result differs.
         tried: the number of splits that were tried.
         pieces: the split with the fewest pieces for which the result differs.
         wanted, found: descriptions of the expected and the actual result.
@@ -77,7 +75,7 @@ def check_parser(parser: PieceParser, vectors: Iterable[Vector], *, cut_tokens: 
     """Returns a failure for each test text for which the parser returns an incorrect result.
 
     The result for a split text must equal the parser's own result for the unsplit text. If the parser raises an
-    exception for the unsplit text, the result must equal the vector's expected result.
+    exception for the unsplit text, the result must equal the expected result of the test text.
     """
     return [failure for vector in vectors for failure in _check(parser, vector, cut_tokens)]
 
@@ -110,8 +108,8 @@ def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
 
 
 def _difference(wanted: ParsedText, found: ParsedText | Exception) -> Kind | None:
-    """Returns the kind of difference between two parser results; None if they are equal. Differences in white space
-    don't count.
+    """Returns the kind of difference between two parser results; None if both are equal, apart from white space in the
+    content.
     """
     if isinstance(found, Exception):
         return "raises"

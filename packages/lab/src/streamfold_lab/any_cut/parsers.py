@@ -35,7 +35,7 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class PieceParser(Protocol):
-    """A parser under test. Each call of a method parses a new text."""
+    """A tool call parser under test. Each call of a method parses a new text."""
 
     def whole(self, text: str, tools: Tools) -> ParsedText:
         """Parses a complete text."""
@@ -47,7 +47,7 @@ class PieceParser(Protocol):
 
 
 def find_parser(name: str) -> Callable[[], Any]:
-    """Imports a parser class by its name, `module:Class`. Raises ConfigError if that fails."""
+    """Imports a parser class by its name, `module:Class`. Raises ConfigError if the import fails."""
     module, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigError(f"{name!r} doesn't name a parser: write module:Class")
@@ -56,7 +56,7 @@ def find_parser(name: str) -> Callable[[], Any]:
     except (ImportError, AttributeError) as exc:
         raise ConfigError(f"the parser {name} can't be imported: {exc}") from exc
     if not callable(found):
-        raise ConfigError(f"{name} is not a class")
+        raise ConfigError(f"{name} is neither a class nor a function")
     return found  # type: ignore[no-any-return]
 
 
@@ -64,7 +64,7 @@ def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
     """Wraps an SGLang or vLLM parser in the common interface.
 
     Args:
-        make: the parser's class, or a function that returns a new parser. A vLLM class is called with a fake tokenizer.
+        make: the parser's class, or a function that returns a new parser. A vLLM class gets a fake tokenizer.
 
     Raises:
         ConfigError: the parser has neither the methods of SGLang nor those of vLLM.
@@ -94,7 +94,7 @@ class _Calls:
         call[1] += arguments or ""
 
     def finish(self, parser: Any) -> None:
-        """Adds the arguments that the parser has parsed but hasn't streamed yet."""
+        """Adds the arguments of the last tool call that the parser has parsed but hasn't streamed."""
         known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
         if not known or not streamed or len(known) > len(streamed):
             return

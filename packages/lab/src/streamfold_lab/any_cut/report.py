@@ -26,7 +26,7 @@ def as_markdown(parser: str, versions: Iterable[str], failures: Sequence[Failure
     Args:
         parser: the parser's name in the form `module:Class`.
         versions: the names and versions of the parser's package and of this package.
-        tried: the number of texts that the parser was tested with.
+        tried: the number of test texts.
     """
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:

@@ -1,5 +1,5 @@
-"""Test texts that contain tool calls, with the results that a parser should return. The texts are built in, or come
-from a JSON file.
+"""Test texts with tool calls, and the results that a parser should return. The texts are built in, or come from a JSON
+file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Vector(BaseModel):
     Attributes:
         schemas: the types of each tool's parameters, for formats that don't encode types: `{"search": {"limit":
             "integer"}}`.
-        content: the text that should remain without the tool calls.
+        content: the text that should remain after the parser has removed the tool calls.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,5 +1,5 @@
-"""`streamfold lab any-cut`: tests whether a tool call parser, or a server, returns the same result however a text is
-split.
+"""`streamfold lab any-cut`: tests whether a parser returns the same tool calls wherever a text is split, and whether a
+server returns the same responses with and without streaming.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _row(failure: Failure) -> list[Text]:
 
 
 async def _examine(target: str, model: str | None, key: str | None, repeats: int, config: Path | None) -> bool:
-    """Sends the same requests with and without streaming, and prints the findings. Returns whether the responses
-    differ.
+    """Sends the same requests to a server with and without streaming, and prints the findings. Returns whether the
+    responses differ.
     """
     probes = [probe for probe in PROBES if probe.name in _ALIKE]
     differs = False

@@ -60,8 +60,8 @@ def swap_check(
 ) -> None:
     """Show the requests that several providers would get.
 
-    Nothing is sent, and no API key is needed. A warning reports each change to the request that a provider needs. The
-    exit code is 1 if a provider doesn't support the request, or if a part of the request is dropped.
+    Nothing is sent, and no API key is needed. For each change that a provider needs in the request, the output contains
+    a warning. The exit code is 1 if a provider doesn't support the request, or if a part of the request is dropped.
     """
     with reported_errors(as_json):
         arguments = read_conversation(read_json(conversation), str(conversation))
@@ -85,7 +85,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
     Each message in `data` is a dict, either from `Message.to_dict` or in the format of Chat Completions.
 
     Raises:
-        ConfigError: `data` isn't such a conversation. The error message begins with `where`.
+        ConfigError: `data` has another form, or contains an invalid message. The error message begins with `where`.
     """
     if isinstance(data, list):
         data = {"messages": data}

@@ -121,8 +121,8 @@ def doctor(
 ) -> None:
     """Test a server, and write the configuration that it needs.
 
-    The exit code is 0 if no fault is found, 4 if a response doesn't match its request, and 3 for other faults. It is 1
-    if the server doesn't respond or --compare finds a difference, and 2 if the command is invalid.
+    The exit code is 0 if no fault is found, 4 if a response doesn't match its request, and 3 for other faults. The exit
+    code is 1 if the server doesn't respond or --compare finds a difference, and 2 if the command is invalid.
     """
     with reported_errors(as_json):
         if compare is not None:

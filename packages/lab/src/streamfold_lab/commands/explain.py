@@ -1,4 +1,4 @@
-"""Prints explained streams and comparisons of streams in a terminal."""
+"""Prints inspections and comparisons of streams in a terminal."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _events_table(made: Inspection, every: bool) -> Table:
 def _runs(
     rows: Sequence[tuple[Event, tuple[EventLine, ...]]], every: bool
 ) -> Iterator[tuple[list[Event], tuple[EventLine, ...]]]:
-    """Yields the rows of the table of events. Consecutive events that only continue the same text or arguments become
-    one row.
+    """Yields the rows of the table of events. Consecutive events that continue the same text or arguments become one
+    row.
     """
 
     def key(row: tuple[int, tuple[Event, tuple[EventLine, ...]]]) -> object:

@@ -45,8 +45,8 @@ def inspect(
 ) -> None:
     """Explain a recorded stream event by event.
 
-    The command decodes the stream as the library does. For each fragment of a tool call, it shows which tool call the
-    fragment belongs to, and why.
+    The command decodes the stream as the library does. For each fragment of a tool call, the output shows which tool
+    call the fragment belongs to, and why.
     """
     with reported_errors(as_json):
         if as_json and html:

@@ -27,7 +27,8 @@ class RuleResult:
     """The result of one conformance rule.
 
     Attributes:
-        answers: the number of responses that the rule applies to. 0 means that the rule could not be checked.
+        answers: the number of responses that the rule applies to; 0 if no response could show whether the server
+            follows the rule.
     """
 
     rule: Rule
@@ -42,7 +43,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """The results of one API's rules for one server."""
+    """The results of a server for all rules of one API."""
 
     card: ReportCard
     judged: tuple[RuleResult, ...]
@@ -59,8 +60,8 @@ class ConformanceReport:
 
 
 def judge(card: ReportCard) -> ConformanceReport:
-    """Checks all responses in a report that `Doctor` created. If the API has no rules, the returned report has no
-    results.
+    """Checks the responses of a test run against the rules of their API. If the API has no rules, the returned report
+    has no results.
     """
     streams = [stream for stream in map(read_stream, card.answers) if stream is not None]
     return ConformanceReport(card, tuple(_judged(rule, streams) for rule in RULES.get(card.adapter, ())))
@@ -69,7 +70,7 @@ def judge(card: ReportCard) -> ConformanceReport:
 async def judge_server(
     profile: Profile, api: str = AUTO, budget: int = DEFAULT_BUDGET.requests
 ) -> list[ConformanceReport]:
-    """Tests one API or all APIs of a server, and checks their rules.
+    """Tests one API or all APIs of a server, and checks the responses against the rules.
 
     Raises:
         StreamfoldError: the server responds to none of the APIs.

@@ -33,7 +33,7 @@ class Stream:
     """A server's response to one request, prepared for the rules.
 
     Attributes:
-        seen: the response and the request that it belongs to.
+        seen: the response, with the request to which it belongs.
         events: the events of the response that have data.
         status: the HTTP status of the response.
         error: the JSON body of a response whose status isn't 2xx.

@@ -161,7 +161,7 @@ async def find_apis(
             return found
     if refused is not None:
         raise refused
-    raise ConfigError(f"no API responds. {'; '.join(problems)}")
+    raise ConfigError(f"the server supports none of the tested APIs: {'; '.join(problems)}")
 
 
 def _as_api(profile: Profile, api: str, *, first: bool) -> Profile:

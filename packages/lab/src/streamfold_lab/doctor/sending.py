@@ -99,7 +99,8 @@ class ExaminedEndpoint:
         return self.spent.exceeds(self.budget, WrittenRequest.of(body, self._price), anyio.current_time())
 
     async def ask(self, probe: str, ask: ProbeRequest, *, whole: bool = False) -> ProbeResponse:
-        """Sends one request of a probe. If the request fails, the returned response contains the error.
+        """Sends one request of a probe, and returns the response. If the request fails, the response contains the
+        error.
 
         Args:
             whole: true: request a response without streaming.

@@ -1,8 +1,8 @@
 """Explains a recorded stream: what each event contains, and how it changes the reply.
 
-`trace.py` runs streamfold's own decoder and records its decisions (`decision_log.py`), so the explanation shows what
-really happens. The result is an `Inspection` (`values.py`). Other modules compare it (`compare.py`), describe it
-(`steps.py`, `sentences.py`), and write it as JSON (`export.py`) or as an HTML page (`page.py`, `document.py`).
+`trace.py` runs streamfold's own decoder, records the decoder's decisions (`decision_log.py`), and returns an
+`Inspection` (`values.py`). Other modules compare inspections (`compare.py`), describe them (`steps.py`,
+`sentences.py`), and write them as JSON (`export.py`) or as HTML pages (`page.py`, `document.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares two recorded streams: the replies, and the first event that differs."""
+"""Compares two recorded streams: their replies, and their events up to the first difference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "ca
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """The verdict on one part of the reply: is it the same in both streams?
+    """Says whether one part of the reply, such as its text, is the same in both streams.
 
     If `ignored` is true, a difference doesn't count.
     """
@@ -45,7 +45,7 @@ class FirstDifference:
     """The first pair of events that differ in more than ids, numbers and times.
 
     Attributes:
-        number: the position of the event, which is the same in both streams.
+        number: the position of both events in their streams, from 1.
         a, b: descriptions of the two events; None if a stream has no event at this position.
     """
 
@@ -60,8 +60,8 @@ class Comparison:
 
     Attributes:
         a, b: the names of the recordings.
-        answer: a verdict for each part of the reply.
-        meaning: the first event that differs in more than ids; None if no event does.
+        answer: for each part of the reply, whether it is the same in both recordings.
+        meaning: the first event that differs in more than ids, numbers and times; None if no event does.
     """
 
     a: str
@@ -76,13 +76,13 @@ class Comparison:
 
 
 def compare(a: Inspection, b: Inspection, *, ignore: Collection[str] = ()) -> Comparison:
-    """Compares two explained streams.
+    """Compares two inspected streams.
 
     Args:
         ignore: the names of the reply's parts whose differences don't count; see `ANSWER_FIELDS`.
 
     Returns:
-        The verdicts on the parts of the reply, and the first event that differs.
+        For each part of the reply whether it is the same in both streams, and the first event that differs.
 
     Raises:
         ConfigError: `ignore` contains an unknown name.
@@ -116,9 +116,7 @@ def _answer(made: Inspection) -> dict[str, Any]:
 
 
 def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
-    """Returns both values of a reply's part as text. From long texts, returns only the surroundings of the first
-    difference.
-    """
+    """Returns both values of a reply's part as text. A long text is cut to the surroundings of the first difference."""
     a, b = left[name], right[name]
     match name:
         case "calls":

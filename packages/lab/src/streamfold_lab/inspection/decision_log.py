@@ -1,4 +1,4 @@
-"""Records the adapter's deltas and the decoder's decisions while a response is decoded."""
+"""Records what an adapter parses from a response, and what the decoder decides about it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """The deltas that an adapter parsed from an event, or the adapter's error. `event` is None for a response that
-    isn't streamed.
+    """The deltas (parsed pieces) that an adapter found in an event, or the error that the adapter raised. `event` is
+    None for a response that isn't streamed.
     """
 
     event: ServerSentEvent | None
@@ -26,7 +26,7 @@ class Reading(NamedTuple):
 
 
 class TracedAdapter(Adapter):
-    """An adapter that records the deltas that it returns."""
+    """Wraps an adapter, and records the deltas that the adapter returns."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter

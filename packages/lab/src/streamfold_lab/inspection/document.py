@@ -1,8 +1,8 @@
 """Creates HTML pages that work without a network, a server or other files.
 
-A page contains its data as a JSON block, and a script that displays the data. Text from a server can't become HTML
-markup: the JSON block escapes all characters with a meaning in HTML, and the script never creates HTML from text. The
-content security policy allows only the page's own script and style, by their hashes.
+A page contains a JSON block with its data, and a script that displays the data. Text from a server can't become HTML
+markup: the JSON block escapes all characters that have a meaning in HTML, and the script never creates HTML from text.
+The page's content security policy allows only the page's own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def document(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> tuple[str, str]:
-    """Returns the HTML before and after the page's data. `json_block` creates the data. Write the page to a file as
+    """Returns the HTML of a page before and after its data, which `json_block` creates. Write the page to a file as
     UTF-8.
 
     Args:
         body: the HTML of the page's `<body>`.
-        command: the command that creates such pages, to show in the page's title.
+        command: the subcommand of `streamfold` that creates the page; the page's title contains it.
         framed: the styles and scripts of pages in iframes. The page's content security policy must also allow them.
         connects: true if the page requests more data from its own server.
     """
@@ -65,7 +65,7 @@ def _hash(text: str) -> str:
 
 
 def json_block(value: Any) -> str:
-    """Returns a value as JSON for a data block of an HTML page. No character in the JSON has a meaning in HTML."""
+    """Returns a value as JSON for a data block of an HTML page, without characters that have a meaning in HTML."""
     text = json.dumps(replace_non_finite(value), ensure_ascii=False, separators=(",", ":"))
     return _encodable(text.translate(_ESCAPES))
 

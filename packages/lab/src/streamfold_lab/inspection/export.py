@@ -1,6 +1,6 @@
 """Converts inspections and comparisons to dicts, in the format that docs/inspect.md describes.
 
-Every dict has all fields. The value of a field without data is null.
+Every dict has all fields of its type. The value of a field without data is None.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def comparison_to_dict(comparison: Comparison) -> dict[str, Any]:
 
 
 def seconds(value: float | None) -> float | None:
-    """Returns a number of seconds, rounded to microseconds; None if the number isn't finite, because JSON can't
-    represent it.
-    """
+    """Rounds seconds to microseconds. Returns None for an infinite or NaN value, because JSON has no such numbers."""
     return None if value is None or not math.isfinite(value) else round(value, 6)
 
 
@@ -58,7 +56,7 @@ def _delta(delta: Delta) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts the data classes of this package to dicts and lists. Returns JSON data as it is."""
+    """Converts dataclasses to dicts and lists. Returns JSON data unchanged."""
     if is_dataclass(value):
         members = {member.name: getattr(value, member.name) for member in fields(value)}
         # How a block or a usage is read later is a function, which says nothing about the stream.

@@ -15,20 +15,20 @@ _SCRIPTS = ("state.js", "timeline.js", "rows.js", "detail.js", "main.js")
 
 
 def render_page(inspection: Inspection) -> str:
-    """Returns the HTML page of an inspection. Write it to a file as UTF-8."""
+    """Returns the HTML page of an inspection. Write the page to a file as UTF-8."""
     before, after = page_frame(inspection.name or "a stream")
     return before + json_block(page_data(inspection)) + after
 
 
 def page_frame(title: str) -> tuple[str, str]:
-    """Returns the HTML before and after the page's data. Between them, the data of any inspection can be inserted."""
+    """Returns the HTML before and after the page's data, so that the data of any inspection can be inserted."""
     style, script = page_assets()
     return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
 
 def page_assets() -> tuple[str, str]:
-    """Returns the inspection page's style and script. A page that shows an inspection page in an iframe must allow both
-    in its content security policy.
+    """Returns the inspection page's style and script. A page that shows inspections in an iframe must allow this style
+    and script in its content security policy.
     """
     return _asset("page.css"), '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
@@ -84,8 +84,8 @@ def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], wo
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
-    """Returns the timeline's lanes for this response, from top to bottom. The page draws the last three lanes above the
-    others.
+    """Returns the timeline's lanes (one for each text and each tool call), from top to bottom. The page draws the last
+    three lanes above the others.
     """
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")

@@ -1,5 +1,5 @@
-"""Describes deltas and decisions in sentences. The terminal, the JSON output and the HTML page show the same
-sentences.
+"""Describes the parsed pieces of a stream (deltas) and the decoder's decisions in sentences, which the terminal, the
+JSON output and the HTML page show.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _KINDS: dict[type[object], str] = {  # where it is not the name of the class
 
 
 def delta_kind(delta: Delta) -> str:
-    """Returns one word for the kind of a delta."""
+    """Returns one word for the kind of a delta, such as `text`."""
     kind = type(delta)
     return _KINDS.get(kind) or kind.__name__.lower()
 
@@ -81,7 +81,7 @@ _PLACEMENTS: Mapping[MatchRule, str] = {
 
 
 def placement_words(found: CallMatch) -> str:
-    """Explains why the decoder assigned a fragment to a tool call."""
+    """Explains why the decoder assigned a tool call fragment to this tool call."""
     part, call, rival = found.part, found.call, found.rival
     # How the fragment differs from the tool call that it might continue.
     news = "a new object begins"
@@ -162,7 +162,7 @@ def _at(index: int | None) -> str:
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
-    """Explains why the text of an event isn't in the chunks that this event produced."""
+    """Explains why the chunks after an event don't contain the text of this event."""
     for kind, shown in ((TextDelta, text), (ReasoningDelta, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:

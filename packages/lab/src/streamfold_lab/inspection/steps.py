@@ -31,12 +31,11 @@ class EventLine:
     """One effect of an event on the reply.
 
     Attributes:
-        lane: the part of the reply that the event changed. The lane `stream` is for everything that the model didn't
-            write.
-        call: in the lane `call`, the number of the tool call.
+        lane: the part of the reply that the event changed; `stream` for everything that the model didn't write.
+        call: the number of the tool call, if `lane` is `call`.
         what: a description of the effect; empty if the event only adds the next piece of a text or of arguments.
         piece: the piece of text or arguments that the event adds.
-        why: why the fragment belongs to the tool call, or what a warning is about.
+        why: the reason why a fragment belongs to the tool call, or the tool call that a warning is about.
     """
 
     lane: Lane
@@ -47,7 +46,7 @@ class EventLine:
 
     @property
     def shown(self) -> str:
-        """The description and the piece of text in one line, without control characters."""
+        """The description and the piece of text or arguments in one line, without control characters."""
         return ", ".join(part for part in (self.what, repr(self.piece) if self.piece else "") if part)
 
 

@@ -1,7 +1,7 @@
 """Runs a response body through streamfold's decoder and records the effect of each event.
 
-The decoder gets the body line by line, so that each of its decisions belongs to one event. The result therefore doesn't
-depend on how the network split the body.
+The decoder gets the body line by line, so that each decision of the decoder belongs to one event. The recorded effects
+therefore don't depend on how the network split the body.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def inspect_stream(
         name, about: facts about the recording, which are copied to the result.
 
     Raises:
-        ConfigError: the adapter or the dialect is unknown, or a tool is invalid. If the stream can't be decoded, the
-            function raises no exception, because the error is part of the explanation.
+        ConfigError: the adapter or the dialect is unknown, or a tool is invalid. For a stream that can't be decoded,
+            the function raises no exception: the result contains the error.
     """
     reader = TracedAdapter(find_adapter(adapter)() if isinstance(adapter, str) else adapter)
     notes = DecisionLog()

@@ -1,4 +1,4 @@
-"""The data types of an inspection. `trace.py` creates the values."""
+"""The data types of an inspection, which `trace.py` creates."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EventKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class FragmentPlacement:
-    """The decision that a fragment belongs to a tool call, and the reason.
+    """The decoder's decision that a fragment belongs to a tool call, and the reason for it.
 
     Attributes:
         call: the number of the tool call; None for an empty fragment.
         opens: true if the fragment began the tool call.
-        rule: the name of the rule that decided; None for an empty fragment.
+        rule: the name of the decoder's rule that assigned the fragment; None for an empty fragment.
         why: the reason as a sentence.
         index, id, name, arguments: the fields of the fragment.
         whole: true if the fragment contains the complete arguments, false if it contains their next piece.
@@ -50,7 +50,7 @@ class LocatedWarning:
 
     Attributes:
         event: the position of the event in `Inspection.events`.
-        call: the number of the tool call, if the warning is about one.
+        call: the number of the tool call that the warning is about; None for other warnings.
     """
 
     code: WarningCode
@@ -74,9 +74,9 @@ class Event:
         piece: the number of the network read, from 1, that contained the event's last byte; None if not recorded.
         deltas: the deltas that the adapter parsed from the event.
         text, reasoning: the text and the reasoning of the chunks that this event produced.
-        placements: the decisions on the event's tool call fragments, in order. With a dialect, the fragments may come
-            from the text of earlier events.
-        notes: explanations of deltas without a visible effect.
+        placements: the tool calls to which the decoder assigned the event's fragments, in order. With a dialect (tool
+            calls in the text), the fragments may come from earlier events.
+        notes: for parsed text that isn't in the chunks of this event, the reason.
         finished: true if this event produced the finished chunk.
         error: the error that ended the response at this event, or the reason why the event is unreadable.
     """
@@ -167,5 +167,5 @@ class Inspection:
 
     @property
     def duration(self) -> float | None:
-        """Seconds from the response headers to the last byte; None if times weren't recorded."""
+        """Seconds from the response headers to the last byte; None if the recording has no times."""
         return max((event.time for event in self.events if event.time is not None), default=None)

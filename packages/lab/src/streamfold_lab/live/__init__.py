@@ -6,8 +6,8 @@
     page = LivePage()
     app = page.around(gateway(hooks=page.hooks))
 
-`streamfold serve --ui` does the same. `LivePage` consists of hooks for the gateway's providers, and of an ASGI app
-around the gateway's app. While no browser has the page open, the hooks only store the bytes of each response.
+`streamfold serve --ui` serves the same page. `LivePage` consists of hooks for the gateway's providers, and of an ASGI
+app around the gateway's app. While no browser has the page open, the hooks only store the bytes of each response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The web page with the latest responses, and its data, as an ASGI app around the gateway."""
+"""The web page with the gateway's latest responses, as an ASGI app around the gateway."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LivePage:
     Args:
         answers: the maximum number of responses in memory.
         most_bytes: the maximum size of all response bodies in memory together, in bytes.
-        keys: the keys with which a browser may open the page. Without keys, only browsers on the server's machine can
+        keys: the keys with which a browser may open the page. Without keys, only a browser on the server's machine can
             open the page, with a token in the URL.
         fixtures: the folder in which the page saves responses as fixtures.
 

@@ -25,9 +25,8 @@ class PageAccess:
     """Decides whether a request may open the page.
 
     If keys are configured, a request must send one of them as a bearer token, or as the password in the browser's login
-    dialog. Without keys, only requests from this machine are allowed, and they must send the page's token: in the URL
-    or as a bearer token. The page needs a token because a proxy on this machine may forward requests from other
-    machines.
+    dialog. Without keys, only requests from this machine are allowed, with the page's token in the URL or as a bearer
+    token. Requests from this machine need the token because a proxy may forward requests from other machines.
 
     Args:
         keys: the keys with which a browser may open the page.
@@ -42,8 +41,8 @@ class PageAccess:
         self._cookie = f"streamfold-ui-{sha256(self.token.encode()).hexdigest()[:8]}"
 
     def cookie(self, scope: Any) -> dict[str, str]:
-        """Returns the `Set-Cookie` header that stores the URL's token in the browser, so that the page's own requests
-        are allowed.
+        """Returns the `Set-Cookie` header that stores the URL's token in the browser, for the requests that the page
+        sends.
         """
         if not self.token or b"token=" not in scope.get("query_string", b""):
             return {}

@@ -1,4 +1,6 @@
-"""Stores the bytes of the latest responses. The hooks do as little work as possible while a response streams."""
+"""Stores the bytes of the gateway's latest responses. While a response streams, the hooks do as little work as
+possible.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class WatchedAnswer:
         since: when the request was sent, by the monotonic clock.
         pieces: the network reads of the body, each with its arrival time.
         size: the size of the body in bytes, including bytes that are no longer stored.
-        dropped: true if no more bytes of the response are stored, because it is too large.
-        ended: when the response ended, by the monotonic clock; None before that.
+        dropped: true if no more bytes of the response are stored, because it is too large or too old.
+        ended: when the response ended, by the monotonic clock; None while the response arrives.
         failed: the attempts that failed before this response.
     """
 
@@ -72,7 +74,7 @@ class RecentAnswers:
         most_bytes: the maximum size of all stored bodies together, in bytes. The oldest responses are dropped first.
 
     Attributes:
-        clock: the number of changes so far, so that a viewer can request only later changes.
+        clock: the number of changes to the responses so far, so that a browser can request only later changes.
     """
 
     def __init__(self, answers: int, most_bytes: int) -> None:

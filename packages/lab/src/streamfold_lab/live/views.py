@@ -1,4 +1,4 @@
-"""Views of a response: a row in the page's list, the inspector's timeline, and a recording."""
+"""Converts a response to a row of the page's list, to the inspector's timeline, or to a recording."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class AnswerSummary:
 
 
 def timeline(watched: WatchedAnswer) -> str:
-    """Returns the inspector's HTML page for a response, or for the part of it that has arrived. The function is slow
-    for a large response.
+    """Returns the inspector's HTML page for a response, or for the part that has arrived so far. Slow for a large
+    response.
     """
     body, cuts = _clean(watched)
     info, error = watched.info, watched.error
