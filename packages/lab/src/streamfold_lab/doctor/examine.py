@@ -143,7 +143,7 @@ class ProbeRunner:
             chosen = ask.follow(answers) if ask.follow else with_fresh_values(probe, ask, self.seed, number)
             if chosen is None:
                 continue
-            if number and not chosen.exact:
+            if number:
                 options = {name: value for name, value in chosen.options.items() if name != "temperature"}
                 chosen = replace(chosen, options=options)
             if self._skipping(chosen, whole=whole):

@@ -73,7 +73,6 @@ class ProbeRequest:
         fresh: creates the request with other random values; called for each repetition.
         follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
             `--dry-run` has no responses, so it prints the messages of this object.
-        exact: true: repetitions keep the temperature setting.
     """
 
     name: str
@@ -89,7 +88,6 @@ class ProbeRequest:
     modes: Literal["both", "streamed"] = "both"
     fresh: Callable[[Random], ProbeRequest] | None = None
     follow: Callable[[Answers], ProbeRequest | None] | None = None
-    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ CONVERSATION.probe(
 )(lambda seen: judge_codes(seen, sent_text(seen), "a system message in the middle"))
 
 
-@CONVERSATION.probe(
+CONVERSATION.probe(
     "inline_system",
     "Is a system message in the middle of a conversation accepted?",
     edited(
@@ -68,9 +68,7 @@ CONVERSATION.probe(
     ),
     apis=("anthropic",),
     refused=("ok", "moved to the beginning"),
-)
-def _inline_system(seen: ProbeResponse) -> Conclusion:
-    return set_quirk("a system message in the middle is accepted", "inline_system = true", "inline_system", True)
+)(lambda _: set_quirk("a system message in the middle is accepted", "inline_system = true", "inline_system", True))
 
 
 CONVERSATION.probe(
@@ -91,7 +89,7 @@ CONVERSATION.probe(
 )(if_refused("a name in a message is accepted", "message_names", False, "message_names = false"))
 
 
-@CONVERSATION.probe(
+CONVERSATION.probe(
     "empty_turns",
     "May a message be empty?",
     edited(
@@ -101,9 +99,7 @@ CONVERSATION.probe(
     ),
     apis=("chat",),
     refused=("ok", "empty messages are rejected before they are sent"),
-)
-def _empty(seen: ProbeResponse) -> Conclusion:
-    return set_quirk("a message without content is accepted", "empty_turns = true", "empty_turns", True)
+)(lambda _: set_quirk("a message without content is accepted", "empty_turns = true", "empty_turns", True))
 
 
 @CONVERSATION.probe(

@@ -152,15 +152,13 @@ def _keywords(answers: Answers) -> Conclusion:
     return set_quirk(why, does, "unsupported_keywords", list(bad))
 
 
-@SCHEMAS.probe(
+SCHEMAS.probe(
     "tool_names",
     "Which tool names are accepted?",
     ProbeRequest("long", HELLO, (_LONG_NAME,), options=capped(48), special="64 characters"),
     needs="one_call",
     refused=("no", "use letters, digits, _ and - in the names of tools"),
-)
-def _names(seen: ProbeResponse) -> Conclusion:
-    return Conclusion("ok", "a name of 64 characters with - and _ is accepted")
+)(lambda _: Conclusion("ok", "a name of 64 characters with - and _ is accepted"))
 
 
 @STRUCTURED.probe_many(

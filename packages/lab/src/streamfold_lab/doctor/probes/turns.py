@@ -8,7 +8,7 @@ from typing import Any
 from streamfold import ToolCall, assistant, tool_result, user
 
 from ..questions import ONE_CALL, PICTURE, WEATHER, capped, prompt_words
-from ..values import Answers, Conclusion, ProbeRequest, ProbeResponse
+from ..values import Answers, Conclusion, ProbeRequest
 from .judging import ProbeGroup, call_to, edited, refusal, set_quirk, shown, unclear, was_refused
 
 _LONG_ID = "call_0123456789abcdefghijklmn"
@@ -130,7 +130,7 @@ def _call_ids(answers: Answers) -> Conclusion:
     return unclear(why)
 
 
-@TURNS.probe(
+TURNS.probe(
     "result_images",
     "Can a tool result be an image?",
     edited(
@@ -144,6 +144,4 @@ def _call_ids(answers: Answers) -> Conclusion:
     apis=("chat",),
     needs="tool_history",
     refused=("ok", "images are moved into a user message"),
-)
-def _result_images(seen: ProbeResponse) -> Conclusion:
-    return set_quirk("an image in a tool result is accepted", "result_images = true", "result_images", True)
+)(lambda _: set_quirk("an image in a tool result is accepted", "result_images = true", "result_images", True))
