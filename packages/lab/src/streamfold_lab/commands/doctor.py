@@ -30,7 +30,6 @@ from streamfold.types import Profile
 from ..doctor import (
     AUTO,
     DEFAULT_BUDGET,
-    VERDICTS,
     Budget,
     Change,
     Doctor,
@@ -149,9 +148,10 @@ def doctor(
     with reported_errors():
         if html:
             write_page(html, render_card(cards))
-        for card, found in cards if write else ():
-            for change in write_profile(write or Path(), card, found):
-                print_status(f"{write}: {change}", err=True)
+        if write:
+            for card, found in cards:
+                for change in write_profile(write, card, found):
+                    print_status(f"{write}: {change}", err=True)
     if any(card.with_verdict("unfaithful") for card, _ in cards):
         raise typer.Exit(UNFAITHFUL)
     if any(card.with_verdict("fault") for card, _ in cards):
@@ -177,9 +177,7 @@ def _print_card(card: ReportCard) -> None:
         rows = [_row(finding) for finding in card.findings if finding.theme == theme]
         print_rows(target, (theme, "", "observed", "effect"), rows)
         target.print()
-    counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    print_status(f"{card.requests} requests in {card.seconds:.1f} s: {words}")
+    print_status(f"{card.requests} requests in {card.seconds:.1f} s: {card.summary}")
     for setting in card.settings:
         print_status(f"  {'.'.join(setting.key)} = {json.dumps(setting.value, ensure_ascii=False)}")
 

@@ -11,7 +11,7 @@ from streamfold.types import Profile
 
 from ..inspection import document, json_block, page_assets, page_data, page_frame
 from .profile import profile_text
-from .values import VERDICTS, Finding, ProbeResponse, ReportCard, Verdict
+from .values import Finding, ProbeResponse, ReportCard, Verdict
 
 # How many responses a finding can open; the page tells only the number of the others.
 _OPENED: Mapping[Verdict, int] = {"set": 3, "handled": 3, "fault": 3, "unfaithful": 3, "unclear": 1, "no": 1}
@@ -52,9 +52,7 @@ def _data(title: str, cards: Sequence[tuple[ReportCard, Profile]]) -> dict[str, 
 
 
 def _card(card: ReportCard, profile: Profile) -> dict[str, Any]:
-    counts = {verdict: len(card.with_verdict(verdict)) for verdict in VERDICTS}
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    facts = [card.model, card.server, f"{card.requests} requests in {card.seconds:.1f} s", words]
+    facts = [card.model, card.server, f"{card.requests} requests in {card.seconds:.1f} s", card.summary]
     findings = [
         {**asdict(finding), "answers": _opened(finding), "count": len(finding.answers)} for finding in card.findings
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -263,6 +264,12 @@ class ReportCard:
         """The settings from all findings. If two settings have the same key, the later setting is used."""
         found = {setting.key: setting for finding in self.findings for setting in finding.settings}
         return tuple(found.values())
+
+    @property
+    def summary(self) -> str:
+        """How many findings have each verdict, such as "59 ok, 2 handled"."""
+        counts = Counter(finding.verdict for finding in self.findings)
+        return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
 
     def of(self, probe: str) -> Finding | None:
         """Returns the finding of a probe; None if the probe doesn't apply to this API."""
