@@ -28,8 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def assert_any_cut() -> Callable[..., None]:
-    """Returns a function that tests a vLLM or SGLang parser. The test fails if the parser's result for a split text
-    differs from its result for the unsplit text.
+    """Returns a function that tests a tool call parser of vLLM or SGLang. The test fails if the parser's result for a
+    split text differs from its result for the unsplit text.
 
     def test_my_parser(assert_any_cut):
         assert_any_cut(MyParser, "hermes")

@@ -9,8 +9,8 @@
         return StreamingResponse(agui.stream(run, received), headers=agui.HEADERS)
 
 Each response of the model is one assistant message. The writer sends `TOOL_CALL_END` only after the response is
-complete. The provider needs some data in the next request, such as signatures. The writer puts it into the
-`encryptedValue` of the message or tool call, and clients send that value back: https://docs.ag-ui.com/concepts/events.
+complete. In the next request, the provider needs data such as signatures. The client gets this data in the
+`encryptedValue` of the message or tool call, and sends it back: https://docs.ag-ui.com/concepts/events.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def stream(
     on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
-    """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
+    """Returns the HTTP response body for a run or a stream. Send the body with the headers `HEADERS`.
 
     If the run fails, the function logs the error and sends a `RUN_ERROR` event; it raises no exception. If you stop the
     iteration early, the function closes the connection to the provider.

@@ -12,8 +12,8 @@ a tool call also contains the tool's result and the user's decision:
 https://ai-sdk.dev/docs/reference/ai-sdk-core/ui-message.
 
 In the stream, each response of the model is a step of one assistant message. The writer sends `tool-input-available`
-only after the response is complete. The provider needs some data in the next request, such as signatures. The writer
-puts it into `data-streamfold` parts, which user interfaces ignore and send back:
+only after the response is complete. In the next request, the provider needs data such as signatures. User interfaces
+get this data in `data-streamfold` parts, which they ignore and send back:
 https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol#data-stream-protocol.
 """
 
@@ -294,7 +294,7 @@ def stream(
     on_end: OnPause | None = None,
     on_error: OnError | None = None,
 ) -> AsyncIterator[bytes]:
-    """Returns the HTTP response body for a run or a stream. Send it with `HEADERS`.
+    """Returns the HTTP response body for a run or a stream. Send the body with the headers `HEADERS`.
 
     If the run or the stream fails, the function logs the error and sends an `error` event; it raises no exception. If
     you stop the iteration early, the function closes the connection to the provider.

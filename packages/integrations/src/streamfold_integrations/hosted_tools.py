@@ -67,7 +67,7 @@ class HostedSteps:
         """Yields the tool calls and results in `parts` that this method hasn't yielded before.
 
         Args:
-            last: true for the complete parts at the end of the reply.
+            last: true if `parts` are the complete parts at the end of the reply.
         """
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:
@@ -95,8 +95,8 @@ class HostedSteps:
         return call
 
     def _result(self, part: HostedPart) -> Iterator[HostedStep]:
-        """Yields a result. If the result doesn't name its tool call, assigns it to the oldest call of the same kind
-        that has no result.
+        """Yields a result. A result that doesn't name its tool call belongs to the oldest call of the same kind without
+        a result.
         """
         waiting = (call for call in self._open if call.part.kind == part.kind)
         call = self._calls.get(part.call_id or "") or next(waiting, None)

@@ -243,7 +243,7 @@ class ChatStreamfold(BaseChatModel):
         """Returns a copy of the model that sends these tools with each request.
 
         Args:
-            tools: anything that LangChain can convert to a tool, and hosted tools: values such as `WebSearch()`, or
+            tools: anything that LangChain can convert to a tool; hosted tools as values such as `WebSearch()`, or as
                 dicts in the provider's format.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
             strict: true if the server must enforce the schema of a tool call's arguments.

@@ -1,4 +1,4 @@
-"""Converts settings of other frameworks that aren't options of streamfold to fields of a request body.
+"""Converts settings for which streamfold has no option, such as `top_k`, to fields of a request body.
 
 streamfold sends the fields in `extra_body`, in the format of each API:
 https://platform.openai.com/docs/api-reference/chat/create, https://docs.claude.com/en/api/messages,

@@ -336,9 +336,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _plain(content: Any) -> str:
-    """Returns the text of a message's content. Instead of an image, a file or audio, the text contains the kind of the
-    part.
-    """
+    """Returns the text of a message's content. For an image, a file or audio, the text contains a placeholder."""
     if isinstance(content, str) or content is None:
         return content or ""
     texts = []

@@ -366,7 +366,7 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Converts a tool call. If the program hasn't changed the tool call, returns the stored original."""
+    """Converts a tool call. A tool call that the program hasn't changed is returned as the stored original."""
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())

@@ -1,7 +1,7 @@
 """A common interface for the tool call parsers of SGLang and vLLM, and for other parsers with the same methods.
 
 At the end of a stream, a parser may have parsed more of the last tool call's arguments than it has streamed. This
-module adds the missing arguments, as the servers of both projects do.
+module adds the missing arguments, as the servers of SGLang and vLLM do.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def find_parser(name: str) -> Callable[[], Any]:
 
 
 def as_piece_parser(make: Callable[[], Any]) -> PieceParser:
-    """Wraps an SGLang or vLLM parser in the common interface.
+    """Wraps a tool call parser of SGLang or vLLM as a `PieceParser`.
 
     Args:
         make: the parser's class, or a function that returns a new parser. A vLLM class gets a fake tokenizer.

@@ -48,7 +48,7 @@ class ExaminedEndpoint:
     """A client for one API of a tested server, which records all responses.
 
     Args:
-        profile: the provider's settings. The method `use` replaces them.
+        profile: the provider's settings, which the method `use` can replace.
         folder: the folder in which responses are recorded.
         timeouts: the timeouts of each request.
         http_client: the HTTP client for all requests. The caller closes it.
@@ -280,7 +280,7 @@ class _Exchange(Protocol):
 
 
 async def _read(exchange: _Exchange, decoder: StreamDecoder, most: int, *, leave: bool) -> None:
-    """Receives a response to its end, at most `most` bytes. With `leave`, cancels it after its first bytes."""
+    """Receives a response of at most `most` bytes to its end; with `leave`, only its first bytes."""
     size = 0
     try:
         while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not leave:

@@ -49,7 +49,7 @@ class Setting:
     """One setting for a provider's configuration, and the reason for the setting.
 
     Attributes:
-        key: the path of the setting below the provider's table: `("quirks", "stream_usage")`.
+        key: the path of the setting in the provider's TOML table, such as `("quirks", "stream_usage")`.
         why: the evidence for the setting, in one line.
     """
 

@@ -1,4 +1,4 @@
-"""Records what an adapter parses from a response, and what the decoder decides about it."""
+"""Records the pieces that an adapter parses from a response, and the decoder's decisions about these pieces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TracedAdapter(Adapter):
 
 
 class DecisionLog:
-    """Receives the decisions of a decoder, and stores them until `take` is called.
+    """Receives the decisions of a stream decoder, and stores them until `take` is called.
 
     Attributes:
         placements: the decisions that assign tool call fragments to tool calls.

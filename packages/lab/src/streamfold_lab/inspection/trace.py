@@ -41,7 +41,7 @@ def inspect_stream(
     Args:
         adapter, dialect, tools, tool_choice, start_in_reasoning, limits: see `StreamDecoder`.
         cuts: the network reads: for each read, the number of bytes and the seconds since the previous read.
-        interrupted: the connection error after the body, if there was one.
+        interrupted: the error that broke the connection after the body; None if there was no error.
         name, about: facts about the recording, which are copied to the result.
 
     Raises:

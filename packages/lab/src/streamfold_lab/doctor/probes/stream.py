@@ -1,4 +1,4 @@
-"""Probes for the stream and the connection. They send no requests, and judge all responses of the test run together."""
+"""Probes for the stream and the connection, which send no requests, but judge all responses of the test run."""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ def _needles(answers: Answers) -> Conclusion:
 
 
 def _judge_lost(seen: ProbeResponse, lost: list[str], alone: ProbeResponse | None, *, shorter: bool) -> Conclusion:
-    """Judges a reply that lacks codes. `shorter` is true if the model found all codes in a shorter text."""
+    """Judges a reply that doesn't contain all codes of its prompt. `shorter` is true if the model found all codes in a
+    shorter text.
+    """
     told, usage = prompts_of(seen)[0], seen.reply.usage
     counted = usage.input_tokens if usage else None
     size = f"{text_tokens(told):,} estimated tokens, {counted:,} counted" if counted else f"{len(told):,} characters"
