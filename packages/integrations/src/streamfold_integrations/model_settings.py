@@ -59,7 +59,7 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns each setting's request field, and the API's words for the setting's values. Leaves out a setting if the
+    """Returns each setting's request field, and how the API spells the setting's values. Leaves out a setting if the
     model's endpoints differ in it.
     """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
