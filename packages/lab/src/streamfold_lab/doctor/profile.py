@@ -26,25 +26,21 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
     if profile.api_key_env:
         base["api_key_env"] = list(profile.api_key_env)
     given = profile.model_fields_set
-    base |= {
-        name: getattr(profile, name) for name in _CONNECTION if name in given and getattr(profile, name) is not None
-    }
+    base |= {name: value for name in _CONNECTION if name in given and (value := getattr(profile, name)) is not None}
     lines = [
         f"# From {card.requests} requests on {card.date}, by streamfold doctor {card.version}.",
         f"[{toml_path(('providers', card.name))}]",
         *(f"{name} = {_toml(value)}" for name, value in base.items()),
     ]
-    tables: dict[str, list[Setting]] = {}  # the settings of the provider's own table are under ""
-    for setting in card.settings:
-        tables.setdefault(setting.key[0] if len(setting.key) > 1 else "", []).append(setting)
-    lines += map(_line, tables.pop("", ()))
     # A literal value of a header may be a secret, so only references to variables are written.
-    headers = {name: text for name, text in profile.headers.items() if variable_names(text)}
-    if headers:
-        header_lines = [f"{_toml(name)} = {_toml(value)}" for name, value in headers.items()]
-        lines += ["", f"[{toml_path(('providers', card.name, 'headers'))}]", *header_lines]
-    for table, settings in tables.items():
-        lines += ["", f"[{toml_path(('providers', card.name, table))}]", *map(_line, settings)]
+    headers = [f"{_toml(name)} = {_toml(text)}" for name, text in profile.headers.items() if variable_names(text)]
+    tables: dict[str, list[str]] = {"": [], "headers": headers}  # the provider's own table, and those below it
+    for setting in card.settings:
+        tables.setdefault(setting.key[0] if len(setting.key) > 1 else "", []).append(_line(setting))
+    lines += tables.pop("")
+    for table, rows in tables.items():
+        if rows:
+            lines += ["", f"[{toml_path(('providers', card.name, table))}]", *rows]
     return "\n".join(lines) + "\n"
 
 
