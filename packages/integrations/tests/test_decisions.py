@@ -76,10 +76,10 @@ async def test_an_empty_secret(browser: type[Browser]) -> None:
     """It is the value of a variable that isn't set, and would sign nothing."""
     page = browser(None, "alice")  # type: ignore[arg-type]
     page.say("Hi")
-    with pytest.raises(ConfigError, match="secret must be text"):
+    with pytest.raises(ConfigError, match="secret is empty"):
         requested(page, page.body(), secret="")
     request = requested(page, page.body())
-    with pytest.raises(ConfigError, match="secret must be text"):
+    with pytest.raises(ConfigError, match="secret is empty"):
         await written(page, request.run(ScriptedProvider("Hi"), []), request, secret="")
 
 

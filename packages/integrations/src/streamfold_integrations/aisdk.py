@@ -413,7 +413,10 @@ class UIMessageWriter(UIWriter):
         elif result.message.error:
             yield {"type": "tool-output-error", **call, "errorText": str(result.value)}
         else:
-            yield {"type": "tool-output-available", **call, "output": _serialize_output(result.value)}
+            output = result.value
+            if isinstance(output, list) and any(isinstance(part, _PARTS) for part in output):
+                output = {"type": "content", "value": [*map(_serialize_part, output)]}
+            yield {"type": "tool-output-available", **call, "output": output}
 
     def end(self, pending: tuple[PendingCall, ...], signatures: Mapping[str, str] | None = None) -> Iterator[UIEvent]:
         """Returns the approval requests for pending tool calls, and the end event of the message."""
@@ -476,13 +479,6 @@ def _sources(reply: Reply) -> Iterator[UIEvent]:
             yield {"type": "file", "mediaType": media_type, "url": f"data:{media_type};base64,{to_base64(file.data)}"}
         elif file.url:
             yield {"type": "file", "mediaType": media_type, "url": file.url}
-
-
-def _serialize_output(value: Any) -> Any:
-    """Returns a tool's result as JSON data, with images and files as the AI SDK's content parts."""
-    if not isinstance(value, list) or not any(isinstance(part, _PARTS) for part in value):
-        return value
-    return {"type": "content", "value": [_serialize_part(part) for part in value]}
 
 
 def _serialize_part(part: str | TextPart | MediaPart) -> dict[str, Any]:

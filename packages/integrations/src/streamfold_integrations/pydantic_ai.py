@@ -444,7 +444,10 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
     """
     for step in steps:
         if isinstance(step, HostedCall):
-            yield NativeToolCallPart(_name(step), _arguments(step), step.id, provider_name=provider)
+            arguments = step.input
+            if step.part.kind == "mcp":
+                arguments = {"action": "call_tool", "tool_name": step.part.name, "tool_args": step.input}
+            yield NativeToolCallPart(_name(step), arguments, step.id, provider_name=provider)
         else:
             output = {"error": step.error} if step.error and not step.output else step.output
             yield NativeToolReturnPart(
@@ -470,12 +473,6 @@ def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
 
 def _name(call: HostedCall) -> str:
     return f"mcp_server:{call.part.server or 'unknown'}" if call.part.kind == "mcp" else call.part.kind
-
-
-def _arguments(call: HostedCall) -> dict[str, Any]:
-    if call.part.kind != "mcp":
-        return call.input
-    return {"action": "call_tool", "tool_name": call.part.name, "tool_args": call.input}
 
 
 def _finish_reason(reply: Reply) -> Any:

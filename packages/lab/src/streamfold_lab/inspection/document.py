@@ -11,7 +11,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -42,8 +42,10 @@ def document(
         connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]
+    sources = f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
+    policy = f"default-src 'none'; {sources}; img-src data:; base-uri 'none'; form-action 'none'"
     values = {
-        "policy": _policy(styles, scripts) + "; connect-src 'self'" * connects,
+        "policy": policy + "; connect-src 'self'" * connects,
         "command": command,
         "title": html.escape(_encodable(title)),
         "style": style,
@@ -52,12 +54,6 @@ def document(
     }
     before, _, after = files(__package__).joinpath("assets", "document.html").read_text("utf-8").partition("$data")
     return Template(before).substitute(values), Template(after).substitute(values)
-
-
-def _policy(styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """Returns a content security policy that allows only these styles and scripts, by their hashes."""
-    sources = f"script-src {' '.join(map(_hash, scripts))}; style-src {' '.join(map(_hash, styles))}"
-    return f"default-src 'none'; {sources}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:

@@ -91,7 +91,8 @@ class LivePage:
     async def _list(self, request: Request) -> Response:
         """Returns the responses that have changed since version `since`, and the numbers of all stored responses."""
         self._viewers.check(request.scope)
-        since, kept = _number(request.query_params.get("since")), self._watch.all()
+        given, kept = request.query_params.get("since", ""), self._watch.all()
+        since = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else -1
         numbers = [watched.number for watched in kept]
         self._glances = {number: glance for number, glance in self._glances.items() if number in set(numbers)}
         changed = [
@@ -143,10 +144,6 @@ def _page() -> str:
     )
     before, after = document(body, command="serve", title="gateway", style=style, script=script, connects=True)
     return f"{before}null{after}"
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else -1
 
 
 async def _error(_: Request, error: HTTPException) -> Response:
