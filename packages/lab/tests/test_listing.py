@@ -47,3 +47,17 @@ async def test_all_pages_are_fetched_and_known_models_are_marked() -> None:
         profile = read_profile("anthropic", {"api_key": "sk-test"})
         found = await served_models(profile, http_client=client)
     assert [(model.name, model.known) for model in found] == [("claude-opus-4-8", True), ("nobody-1", False)]
+
+
+async def test_a_page_token_comes_back_as_it_was() -> None:
+    """Gemini's token is base64, whose plus sign would be a space in a query."""
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.params.get("pageToken"))
+        page = {"models": [{"name": f"models/m-{len(asked)}"}]}
+        return httpx.Response(200, json=page if asked[-1] else {**page, "nextPageToken": "a+b/c=&d"})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        found = await served_models(read_profile("gemini", {"api_key": "test"}), http_client=client)
+    assert (asked, [model.name for model in found]) == ([None, "a+b/c=&d"], ["m-1", "m-2"])

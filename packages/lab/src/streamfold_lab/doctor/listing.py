@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -54,9 +55,9 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
         found += read_models(page, profile)
         match page:
             case {"has_more": True, "last_id": str(last)}:  # Anthropic
-                path = f"/models?after_id={last}"
+                path = f"/models?after_id={quote(last)}"
             case {"nextPageToken": str(token)} if token:  # Gemini
-                path = f"/models?pageToken={token}"
+                path = f"/models?pageToken={quote(token)}"
             case _:
                 break
     return found
