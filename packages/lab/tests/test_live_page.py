@@ -49,10 +49,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(script: Any, **options: Any) -> AsyncIterator[Desk]:
+async def desk(script: Any, retries: int = 1, **options: Any) -> AsyncIterator[Desk]:
     async with serving(script) as server:
         page = LivePage(**options)
-        config = {"base_url": server.base_url, "model": "m-1", "api_key": KEY, "max_retries": 1}
+        config = {"base_url": server.base_url, "model": "m-1", "api_key": KEY, "max_retries": retries}
         app = gateway({"main": config}, hooks=page.hooks)
         made = Desk(page.around(app), page=page)
         async with app, made.http:
@@ -119,6 +119,25 @@ async def test_errors_warnings_and_failed_attempts() -> None:
         page = await made.http.get("/ui/answers/2")
         assert page.status_code == 200
         assert "IncompleteStreamError" in page.text
+
+
+async def test_the_timeline_names_every_failed_attempt() -> None:
+    """Each attempt before the answer is there with its problem."""
+    refusals = [
+        b"HTTP/1.1 503 Busy\r\ncontent-length: 4\r\nretry-after: 0\r\n\r\n" + text for text in (b"busy", b"full")
+    ]
+
+    async def script(peer: Connection) -> None:
+        for refusal in list(refusals):
+            refusals.remove(refusal)
+            await peer.request()
+            await peer.send(refusal)
+        await hello(peer)
+
+    async with desk(script, retries=2) as made:
+        await made.ask()
+        page = await made.http.get("/ui/answers/1")
+    assert "custom: busy (HTTP 503); custom: full (HTTP 503)" in page.text
 
 
 async def test_each_answer_opens_in_the_timeline() -> None:

@@ -92,8 +92,8 @@ def timeline(watched: WatchedAnswer) -> str:
         about["kept"] = f"the first {len(body):,} of {watched.size:,} bytes"
     if error is not None:
         about["error"] = f"{type(error).__name__}: {error.message}"
-    for attempt in watched.failed:
-        about["failed before"] = f"{attempt.provider}: {attempt.problem}"
+    if watched.failed:
+        about["failed before"] = "; ".join(f"{attempt.provider}: {attempt.problem}" for attempt in watched.failed)
     inspection = inspect_stream(
         body,
         name=f"{info.provider} {watched.number}",
