@@ -138,6 +138,12 @@ def test_a_broken_rule_is_noticed(adapter: str, rule: str, turn: str, find: byte
     assert rule in broken(adapter, [seen(adapter, 1, changed, limit=5)])
 
 
+def test_a_block_inside_of_the_first_one_is_named() -> None:
+    """The first block has the number 0."""
+    body = re.sub(rb"event: content_block_stop\n[^\n]*\n\n", b"", written("anthropic", TURNS["thought"]), count=1)
+    assert broken("anthropic", [seen("anthropic", 1, body)])["order"] == "block 1 begins as number 1, inside block 0"
+
+
 def test_every_rule_is_broken_once() -> None:
     """A new rule needs a change that breaks it here; those about heads and errors have tests of their own."""
     names = {"chat": CHAT, "responses": RESPONSES, "anthropic": MESSAGES}

@@ -62,7 +62,8 @@ def _order(stream: Stream) -> Iterator[str]:
         index, kind = payload.get("index"), payload["type"]
         if kind == "content_block_start":
             if open_block is not None or index != count:
-                yield f"block {index} begins as number {count}" + (f", inside {open_block}" if open_block else "")
+                inside = "" if open_block is None else f", inside block {open_block}"
+                yield f"block {index} begins as number {count}{inside}"
                 return
             open_block, count = index, count + 1
         elif index != open_block:
