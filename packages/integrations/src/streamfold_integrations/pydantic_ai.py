@@ -286,7 +286,6 @@ def _supported_native_tools(model: Provider) -> frozenset[type[AbstractNativeToo
 
 
 def _function(tool: ToolDefinition) -> dict[str, Any]:
-    """Converts an agent's function tool to the format of streamfold."""
     said = {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
     strict = {} if tool.strict is None else {"strict": tool.strict}
     return {"type": "function", "function": {**said, **strict}}
@@ -524,8 +523,6 @@ def _mapped_errors(model: str) -> Iterator[None]:
 
 @dataclass
 class _Streamed(StreamedResponse):
-    """A streamed response for pydantic-ai."""
-
     _stream: ChatStream
     _model_name: str
     _provider_name: str

@@ -54,8 +54,6 @@ def prompt_words(text: str) -> list[str]:
 
 
 def _png(size: int, colour: bytes) -> bytes:
-    """Returns a square PNG picture that has only one colour."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         return pack(">I", len(data)) + kind + data + pack(">I", crc32(kind + data))
 

@@ -40,7 +40,6 @@ def _shows(
 
 
 def _no_way(way: Way, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a function whose verdict is "fault" if a request ended in this way, otherwise "ok"."""
     return _shows(lambda seen: seen.way == way, "fault", lambda first: f"{what}: {shown(first.said)}", does)
 
 
@@ -104,7 +103,6 @@ def _seconds(value: float) -> str:
 
 
 def _damaged(kind: Damage, verdict: Verdict, what: str, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a function whose verdict is `verdict` if a response has this kind of damage, otherwise "ok"."""
     return _shows(lambda seen: kind in _damage_of(seen), verdict, lambda _: what, does)
 
 
