@@ -9,4 +9,4 @@ from .listing import ServedModel, read_models, served_models
 from .page import render_card
 from .probes import NOT_EXAMINED
 from .profile import write_profile
-from .values import VERDICTS, Finding, ProbeResponse, ReportCard
+from .values import Finding, ProbeResponse, ReportCard
