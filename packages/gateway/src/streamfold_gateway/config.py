@@ -219,8 +219,8 @@ class GatewaySettings(GatewayOptions, PackageTable):
         return bool(self.api_key_env or self.keys)
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields the path of each setting with an unknown provider name or an unset environment variable, and a
-        message.
+        """Yields the unknown provider names and unset environment variables in the settings, each as the path of the
+        setting and a message.
         """
         for index, name in enumerate(self.providers):
             if text := unknown(name):

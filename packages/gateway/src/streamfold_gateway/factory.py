@@ -17,7 +17,7 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the gateway settings of a configuration file, with the overrides that aren't None in their place.
+    """Returns the gateway settings of a configuration file. Overrides other than None take precedence.
 
     Raises:
         ConfigError: a setting is invalid, or clients on other machines could use the server without a key.
@@ -36,7 +36,7 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings for several worker processes, with a store in a shared file for each store in memory."""
+    """Returns settings for several worker processes. A file that the processes share replaces each store in memory."""
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:

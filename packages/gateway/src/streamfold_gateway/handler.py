@@ -464,7 +464,6 @@ class Answer:
 
 
 def _error_response(error: Exception) -> HTTPError:
-    """Converts an exception that ended a request to an error response."""
     match error:
         case HTTPError():
             return error

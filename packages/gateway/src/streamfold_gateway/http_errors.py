@@ -1,5 +1,5 @@
-"""Converts errors to HTTP responses: the status, the error object and the headers, also those that tell clients whether
-to retry.
+"""Converts errors to HTTP responses: the status, the error object and the headers, which also tell clients whether to
+retry.
 """
 
 from __future__ import annotations

@@ -136,12 +136,6 @@ class RequestBody:
             self._capacity.count(-1)
 
     async def _read(self) -> bytes:
-        """Receives the bytes of the body.
-
-        Raises:
-            HTTPError: the body is too large, or arrives too slowly.
-            ClientGone: the client disconnected before the end of the body.
-        """
         length = Headers(scope=self._scope).get("content-length", "")
         if length.isdecimal() and len(length) < 20:
             self._check(int(length), "the request body")

@@ -281,8 +281,8 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Converts a message to a turn. If the message continues a remembered response, its conversation becomes part
-        of the input. Raises HTTPError for an invalid message.
+        """Converts a message to the body of a POST request. If it continues a remembered response, that conversation
+        becomes part of the input. Raises HTTPError for an invalid message.
         """
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")

@@ -295,7 +295,7 @@ class BackgroundResponse(Recorder):
         return not self._not_stored
 
     def close(self) -> None:
-        """Stops counting the response towards the memory limit. Frees its memory when no block of `used` needs it."""
+        """Stops counting the response towards the memory limit. Frees its memory after the last block of `used`."""
         super().close()
         self._closed = True
         self._free_unused()

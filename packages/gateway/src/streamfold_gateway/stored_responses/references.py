@@ -60,7 +60,7 @@ class ReferenceResolver:
         """Returns the input and output items of a response and of all earlier responses in its conversation, in order.
 
         Raises:
-            HTTPError: one of the responses isn't stored or hasn't ended, or all items together are too large.
+            HTTPError: one of the responses isn't stored or hasn't ended, or the request with their items is too large.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -86,7 +86,7 @@ class ReferenceResolver:
         stay.
 
         Raises:
-            HTTPError: all items together are too large.
+            HTTPError: the request with its stored items is too large.
         """
         outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
         sizes: dict[str, int] = {}

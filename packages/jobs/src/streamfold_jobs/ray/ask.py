@@ -195,7 +195,6 @@ class Ask:
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
 
     def _key(self, members: Mapping[str, Any]) -> str | None:
-        """Returns the key of a row's answer in the store; None for a row without an id."""
         if members["id"] is None:
             return None
         return fingerprint(self._common, json.dumps(members, sort_keys=True, default=str))
@@ -232,7 +231,9 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Returns whether another try can't give a better answer: for a reply, and for the error of an invalid request."""
+    """Returns whether an answer is a reply or the error of an invalid request. Other errors may disappear with another
+    try.
+    """
     error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 

@@ -87,7 +87,6 @@ def _pool(size: tuple[int, int], blocks: int) -> ActorPoolStrategy:
 
 
 def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> None:
-    """Configures the checkpoint in which Ray records finished rows."""
     from ray.data.checkpoint import CheckpointConfig
 
     if check_ids:
