@@ -25,6 +25,7 @@ from ..handler import Answer, AppTaskGroup, IncomingRequest, RequestHandler
 from ..http_errors import HTTPError, http_error, with_warning
 from ..rate_limits import Meter
 from ..request_body import ClientGone, RequestBody
+from ..request_log import RequestLog
 from ..response_stream import ResponseStream
 from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item
@@ -157,8 +158,9 @@ class StoredResponses:
                 await meter.aclose()
             raise
         self._running[running.kept.id] = running
+        answer = Answer(request, serializer, running, meter, self._handler.options)
         async with self._background.tasks() as tasks:
-            tasks.start_soon(self._make, running, request, serializer, meter, size)
+            tasks.start_soon(self._make, running, answer, request.log, size)
             if request.body.get("stream"):
                 await self._follow(incoming, running.kept.id, -1)
             elif running.background:
@@ -168,26 +170,19 @@ class StoredResponses:
                 async with incoming.response.while_connected():
                     await self._wait(running, incoming)
 
-    async def _make(
-        self,
-        running: BackgroundResponse,
-        request: ClientRequest,
-        serializer: ResponsesSerializer,
-        meter: Meter,
-        size: int,
-    ) -> None:
+    async def _make(self, running: BackgroundResponse, answer: Answer, log: RequestLog, size: int) -> None:
         try:
             with self._handler.capacity.occupied(size):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(running.save_continuously)
                     tasks.start_soon(self._watch, running)
                     try:
-                        await Answer(request, serializer, running, meter, self._handler.options).send()
+                        await answer.send()
                     except HTTPError as refusal:
-                        request.log.failed(refusal)
+                        log.failed(refusal)
                         await running.refuse(refusal)
                     except ClientGone:
-                        request.log.disconnected()
+                        log.disconnected()
                     tasks.cancel_scope.cancel()
         except Exception:  # in the app's task group: a failure must not end the responses of others
             _logger.exception("%s: failed: unexpected error", running.kept.id)
