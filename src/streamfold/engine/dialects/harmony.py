@@ -71,7 +71,7 @@ class Harmony(MarkupFormat):
         return ReadResult.CONSUMED
 
     def _call(self, text: MarkupReader, recipient: str) -> Reading[ReadResult]:
-        name = self._name(recipient)
+        name = self.declared_name(recipient)
         show = partial(text.draft, name) if self._calls else None
         arguments, end = yield from text.body(markers(*_ENDS, _START), show)
         if end == _START:
@@ -85,10 +85,6 @@ class Harmony(MarkupFormat):
         text.event()
         text.behind = _ENDS[-1]
         return ReadResult.CONSUMED
-
-    def _name(self, recipient: str) -> str:
-        names = [recipient.removeprefix("functions."), recipient, recipient.rpartition(".")[2]]
-        return next((name for name in names if name in self.tools), names[0])
 
     def _drop(self, text: MarkupReader) -> Reading[ReadResult]:
         text.event()

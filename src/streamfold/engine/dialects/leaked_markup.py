@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cache
 
 # What follows `<`, by form. Forms with a dialect of the same name come first.
@@ -70,13 +70,11 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
     >>> leaked_markup('Sure. <tool_call>{"name": "search", "arguments": {}}</tool_call>')
     'hermes'
     """
-    for found in _any_leak().finditer(text):
-        name = (found.lastgroup or "").replace("_", "-")
-        if _READERS.get(name, name) not in read:
+    leak, head = _patterns()
+    for found in (*leak.finditer(text), head.match(text)):
+        name = found.lastgroup.replace("_", "-") if found and found.lastgroup else None
+        if name and _READERS.get(name, name) not in read:
             return name
-    if head := _any_head().match(text):
-        name = (head.lastgroup or "").replace("_", "-")
-        return name if _READERS.get(name, name) not in read else None
     return None
 
 
@@ -93,15 +91,12 @@ def reader_of(name: str) -> str | None:
 
 
 @cache
-def _any_leak() -> re.Pattern[str]:
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Returns a pattern for leaks anywhere in a text, and a pattern for leaks at its beginning. A match's group has the
+    name of the form."""
+    leaks, heads = (
+        "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in patterns.items())
+        for patterns in (_LEAKS, _HEADS)
+    )
     # Each alternative begins with a plain character, so that the search can skip to it.
-    return re.compile(rf"<(?:{_named(_LEAKS)})|\[(?P<mistral>TOOL_CALLS\])")
-
-
-@cache
-def _any_head() -> re.Pattern[str]:
-    return re.compile(rf"\s*+(?:{_named(_HEADS)})")
-
-
-def _named(patterns: Mapping[str, str]) -> str:
-    return "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in patterns.items())
+    return re.compile(rf"<(?:{leaks})|\[(?P<mistral>TOOL_CALLS\])"), re.compile(rf"\s*+(?:{heads})")

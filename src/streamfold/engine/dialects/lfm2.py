@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
 from .json_calls import read_calls
-from .python_literals import IncompleteLiteral, InvalidLiteral, Python
+from .python_literals import IncompleteLiteral, InvalidLiteral, python_call, python_calls
 from .reader import MarkupFormat, MarkupReader, ReadResult
 from .scanner import Reading
 
@@ -34,9 +34,9 @@ class LFM2(MarkupFormat):
         unfinished = False
         try:
             if opening["list"]:
-                yield from Python.calls(text, calls)
+                yield from python_calls(text, calls)
             else:
-                calls.append((yield from Python.call(text)))
+                calls.append((yield from python_call(text)))
         except IncompleteLiteral:
             unfinished = True
         except InvalidLiteral:

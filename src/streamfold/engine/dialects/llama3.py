@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .grammar import SPACES, TokenPattern, literal, repeat
 from .json_calls import read_entry
-from .python_literals import IncompleteLiteral, InvalidLiteral, Python
+from .python_literals import IncompleteLiteral, InvalidLiteral, python_calls
 from .reader import THINK, MarkupFormat, MarkupReader, ReadResult
 from .scanner import NOT_SPACE, Reading, drop, markers
 
@@ -65,7 +65,7 @@ class Llama3(MarkupFormat):
             return ReadResult.NOT_MINE
         calls: list[tuple[str, str]] = []
         try:
-            yield from Python.calls(text, calls)
+            yield from python_calls(text, calls)
         except IncompleteLiteral:
             return text.unfinished("a list of tool calls")
         except InvalidLiteral:

@@ -122,67 +122,64 @@ class GemmaNotation:
             raise InvalidLiteral from None
 
 
-class Python:
-    """Parses Python literals as models write them. `true`, `false` and `null` are accepted, and quotes inside strings
-    may be unescaped.
+# Python literals as models write them: `true`, `false` and `null` are accepted, and quotes inside strings may be
+# unescaped. A quote closes a string only if `,`, `)`, `]`, `}` or `:` may follow.
 
-    A quote closes a string only if `,`, `)`, `]`, `}` or `:` may follow.
-    """
 
-    @classmethod
-    def calls(cls, text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
-        def item() -> Reading[None]:
-            found.append((yield from cls.call(text)))
+def python_calls(text: Scanner, found: list[tuple[str, str]]) -> Reading[None]:
+    """Parses function calls up to the closing bracket of a list. Adds each call to `found` when it is complete."""
 
-        yield from _row(text, "]", item)
+    def item() -> Reading[None]:
+        found.append((yield from python_call(text)))
 
-    @classmethod
-    def call(cls, text: Scanner) -> Reading[tuple[str, str]]:
-        """Parses a function call with keyword arguments. Returns the function's name, and the arguments as JSON
-        text."""
-        arguments: dict[str, str] = {}
+    yield from _row(text, "]", item)
 
-        def read() -> Reading[None]:
-            keyword = yield from _word(text, _NO_WORD)
-            equals = yield from _next(text, _EQUALS)
-            if not equals or not _NAME.fullmatch(keyword):
-                raise _fail(text)
-            arguments[keyword] = yield from cls.value(text)
 
-        name = yield from _word(text, _NO_NAME)
-        if not (yield from _next(text, _BRACKET)) or not all(map(_NAME.fullmatch, name.split("."))):
+def python_call(text: Scanner) -> Reading[tuple[str, str]]:
+    """Parses a function call with keyword arguments. Returns the function's name, and the arguments as JSON text."""
+    arguments: dict[str, str] = {}
+
+    def read() -> Reading[None]:
+        keyword = yield from _word(text, _NO_WORD)
+        equals = yield from _next(text, _EQUALS)
+        if not equals or not _NAME.fullmatch(keyword):
             raise _fail(text)
-        yield from _row(text, ")", read)
-        return name, json_object(arguments.items())
+        arguments[keyword] = yield from _python_value(text)
 
-    @classmethod
-    def value(cls, text: Scanner, depth: int = 0) -> Reading[str]:
-        mark = yield from _next(text, _PYTHON)
-        if depth > _DEEPEST:
-            raise InvalidLiteral
-        if not mark:
-            return (yield from _simple(text))
-        if mark in "\"'":
-            return json_string((yield from _string(text, mark)))
-        found: list[str] = []
-        members: dict[str, str] = {}
+    name = yield from _word(text, _NO_NAME)
+    if not (yield from _next(text, _BRACKET)) or not all(map(_NAME.fullmatch, name.split("."))):
+        raise _fail(text)
+    yield from _row(text, ")", read)
+    return name, json_object(arguments.items())
 
-        def item() -> Reading[None]:
-            found.append((yield from cls.value(text, depth + 1)))
 
-        def pair() -> Reading[None]:
-            if not (quote := (yield from _next(text, _PYTHON_QUOTES))):
-                raise _fail(text)
-            key = yield from _string(text, quote)
-            if not (yield from _next(text, _COLON)):
-                raise _fail(text)
-            members[key] = yield from cls.value(text, depth + 1)
+def _python_value(text: Scanner, depth: int = 0) -> Reading[str]:
+    mark = yield from _next(text, _PYTHON)
+    if depth > _DEEPEST:
+        raise InvalidLiteral
+    if not mark:
+        return (yield from _simple(text))
+    if mark in "\"'":
+        return json_string((yield from _string(text, mark)))
+    found: list[str] = []
+    members: dict[str, str] = {}
 
-        if mark == "{":
-            yield from _row(text, "}", pair)
-            return json_object(members.items())
-        yield from _row(text, {"[": "]", "(": ")"}[mark], item)
-        return f"[{', '.join(found)}]"
+    def item() -> Reading[None]:
+        found.append((yield from _python_value(text, depth + 1)))
+
+    def pair() -> Reading[None]:
+        if not (quote := (yield from _next(text, _PYTHON_QUOTES))):
+            raise _fail(text)
+        key = yield from _string(text, quote)
+        if not (yield from _next(text, _COLON)):
+            raise _fail(text)
+        members[key] = yield from _python_value(text, depth + 1)
+
+    if mark == "{":
+        yield from _row(text, "}", pair)
+        return json_object(members.items())
+    yield from _row(text, {"[": "]", "(": ")"}[mark], item)
+    return f"[{', '.join(found)}]"
 
 
 class _Literal(Scanner):
@@ -190,7 +187,7 @@ class _Literal(Scanner):
 
     def read(self) -> Reading[None]:
         try:
-            value = yield from Python.value(self)
+            value = yield from _python_value(self)
             # The added comma lets a quote at the end close a string.
             if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, drop)):
                 self.result = value

@@ -80,6 +80,12 @@ class MarkupFormat:
     def __init__(self, context: DialectContext) -> None:
         self.tools = {tool.name: tool.parameters for tool in context.tools}
 
+    def declared_name(self, written: str) -> str:
+        """Returns the declared tool that the model means by `functions.NAME` or `NAMESPACE.NAME`. If there is no such
+        tool, returns the name without `functions.`."""
+        names = [written.removeprefix("functions."), written, written.rpartition(".")[2]]
+        return next((name for name in names if name in self.tools), names[0])
+
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         """Parses a structure that begins with one of the format's markers."""
         yield from ()
@@ -198,6 +204,7 @@ class MarkupReader(Scanner):
         return ReadResult.CONSUMED
 
     def say_all(self) -> None:
+        """Outputs the structure that is being parsed as text."""
         self._say("".join(self._tape or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:

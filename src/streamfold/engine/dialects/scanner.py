@@ -69,7 +69,7 @@ class Scanner(ABC):
         self._tape: list[str] | None = None  # what has been read since a structure may have begun
         self._idle: tuple[Markers, _Sink] | None = None  # the question, where nothing is held back
         self._settled: dict[Markers, int] = {}  # see body()
-        self._answered = False  # see stop()
+        self._answered = False  # a sink has read enough, so the `until` that called it ends
         self._read_again = 0  # characters, see again()
         self._program = self.read()
         self.cut = False
@@ -206,7 +206,8 @@ class Scanner(ABC):
             if closes and end >= 0:
                 closes = False
                 if closed := is_json("".join(pieces) + piece[:end]):
-                    self.stop(piece[end:])
+                    self._answered = True
+                    self.unread(piece[end:])
                     piece = piece[:end]
             if brackets and end >= 0:
                 brackets.skip(piece, end)
@@ -233,11 +234,6 @@ class Scanner(ABC):
             self._settled[ends] = self._position - len(marker)
             self.unread("".join(pieces[number + 1 :]) + marker)
         return "".join(pieces[:number]).strip(), end
-
-    def stop(self, rest: str) -> None:
-        """Ends the `span` or `until` whose sink calls this method. `rest` returns to the input."""
-        self._answered = True
-        self.unread(rest)
 
     def again(self, marker: str) -> str:
         """Returns the text after the current marker to the input. If parsing it again could take quadratic time, the

@@ -68,8 +68,7 @@ class Kimi(_Tokens):
     def name(self, header: str) -> tuple[str, str | None]:
         base, colon, number = header.rpartition(":")
         if base and colon and number.isdecimal():
-            names = [base.removeprefix("functions."), base, base.rpartition(".")[2]]
-            return next((name for name in names if name in self.tools), names[0].strip()), header
+            return self.declared_name(base).strip(), header
         # The model copied the ids of an odd history instead of a name. A guess could run the wrong tool.
         for name in (header.removeprefix("functions."), header):
             if name in self.tools:

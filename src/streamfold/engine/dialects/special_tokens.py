@@ -158,8 +158,11 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
     True
     """
     named = [_OF_DIALECTS.get(name, name) for name in map(str.strip, (dialect or "").split("+"))]
-    if model is not None and (of_model := _of_model(model)):
-        named.append(of_model)
+    if model is not None:
+        name = model.rpartition("/")[2].lower()
+        found = [(len(start), key) for key, of in _TOKENIZERS.items() for start in of.models if name.startswith(start)]
+        if found:
+            named.append(max(found)[1])
     known = tuple(dict.fromkeys(name for name in named if name in _TOKENIZERS))
     return _compiled(known) if known else None
 
@@ -167,12 +170,6 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
 def any_special_token() -> re.Pattern[str]:
     """Returns a pattern for the special tokens of all known tokenizers, for a text that may be sent to any model."""
     return _compiled(tuple(_TOKENIZERS)).text
-
-
-def _of_model(model: str) -> str | None:
-    name = model.rpartition("/")[2].lower()
-    found = [(len(start), key) for key, each in _TOKENIZERS.items() for start in each.models if name.startswith(start)]
-    return max(found)[1] if found else None
 
 
 @lru_cache(64)

@@ -10,6 +10,8 @@ from ...jsontext import parse_object
 from ...types import resolve_ref
 from .scanner import is_json
 
+_TYPES = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
+
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
     """Returns a value as JSON text. If the value is JSON of a declared type, it stays as it is. Otherwise it becomes a
@@ -38,7 +40,8 @@ def _of(types: set[str], text: str) -> str:
         value = parse_object(plain)
     except ValueError:
         return json_string(text)
-    return plain if _type(value) in types or (_type(value) == "integer" and "number" in types) else json_string(text)
+    name = _TYPES.get(type(value), "string")
+    return plain if name in types or (name == "integer" and "number" in types) else json_string(text)
 
 
 def json_or_text(text: str) -> str:
@@ -94,11 +97,6 @@ def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[
             return set()
         found |= types
     return found
-
-
-def _type(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
-    return names.get(type(value), "string")
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
