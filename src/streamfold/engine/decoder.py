@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -73,6 +74,49 @@ def _joined(chunks: list[StreamChunk]) -> StreamChunk:
 
 
 _TRANSCRIPT = 20  # events that an error shows
+
+
+class BodyReader:
+    """Splits a response body into events, and collects a body that isn't an event stream.
+
+    Attributes:
+        head: the first bytes of the body.
+        events: the parser of the event stream; None if the body isn't an event stream, or not enough has arrived.
+        document: the body, if it isn't an event stream.
+    """
+
+    def __init__(self, framing: type[Framing] | None, limits: Limits) -> None:
+        self._framing = framing
+        self._limits = limits
+        self.head = b""
+        self.events: SSEDecoder | Framing | None = None
+        self.document: NonStreamBody | None = None
+
+    def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
+        """Returns the events that end in `data`. Exhaust the iterable before you call `feed` again."""
+        if self.events is None and self.document is None:
+            data = self._detect(data)
+        elif len(self.head) < HEAD:
+            self.head += data[: HEAD - len(self.head)]
+        if self.events is not None:
+            return self.events.feed(data)
+        if self.document is not None:
+            self.document.feed(data)
+        return ()
+
+    def _detect(self, data: bytes) -> bytes:
+        framing = self._framing or SSEDecoder
+        if self._framing is not None and not getattr(framing, "is_binary", False):
+            self.events, self.head = framing(self._limits), data[:HEAD]
+            return data
+        data = strip_bom_and_space(self.head + data)  # white space, as some servers send to keep a connection open
+        self.head = data[:HEAD]
+        kind = body_kind(data)
+        if kind == "events":
+            self.events = framing(self._limits)
+        elif kind is not None:
+            self.document = NonStreamBody(kind, self._limits)
+        return data
 
 
 class StreamDecoder:
@@ -159,10 +203,8 @@ class StreamDecoder:
             drafts=self._drafts,
             context=DialectContext(functions, "auto" if names.answer else choice),
         )
-        self._sse: SSEDecoder | Framing | None = None
-        self._plain: NonStreamBody | None = None
-        self._head = b""  # the first bytes, kept to say what the body was
-        self._transcript: list[str] = []  # the payloads of the last events
+        self._body = BodyReader(self._adapter.framing, self._limits)
+        self._transcript: deque[str] = deque(maxlen=_TRANSCRIPT)  # the payloads of the last events
         self._coalesce = coalesce
         self.events = 0
         self.done = False
@@ -234,8 +276,7 @@ class StreamDecoder:
             whole: true if the new body repeats the response from its start. The decoder then skips what it has
                 already received.
         """
-        self._sse = self._plain = None
-        self._head = b""
+        self._body = BodyReader(self._adapter.framing, self._limits)
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
@@ -264,7 +305,7 @@ class StreamDecoder:
         """Returns chunks with text that was held back. Callers use this before they themselves raise an error for
         the response."""
         chunks: list[StreamChunk] = []
-        with suppress(StreamError):
+        with suppress(StreamError):  # the text that was held back exceeds a limit: the caller's error counts
             self._pipeline.give_up(chunks)
         return chunks
 
@@ -297,22 +338,14 @@ class StreamDecoder:
         Raises:
             StreamError: the response failed. The error contains the partial reply.
         """
-        if self._error is not None:
+        if self.done or self._closed:
             self._raise_pending()
-        if self._closed:
-            raise StreamfoldError("feed() after close(): a decoder reads only one response")
+            if self._closed:
+                raise StreamfoldError("feed() after close(): a decoder reads only one response")
+            return []
         chunks: list[StreamChunk] = []
-        if self.done:
-            return chunks
         try:
-            if self._sse is None and self._plain is None:
-                data = self._begin(data)
-            elif len(self._head) < HEAD:
-                self._head += data[: HEAD - len(self._head)]
-            if self._sse is not None:
-                self._read(self._sse, data, chunks)
-            elif self._plain is not None:
-                self._plain.feed(data)
+            self._read(data, chunks)
         except StreamError as error:
             self._fail(error, chunks)
         return merge_chunks(chunks) if self._coalesce and len(chunks) > 1 else chunks
@@ -356,25 +389,24 @@ class StreamDecoder:
         self._raise_pending()
         return chunks
 
-    def _read(self, sse: SSEDecoder | Framing, data: bytes, chunks: list[StreamChunk]) -> None:
-        accumulator, decode, transcript = self._accumulator, self._adapter.decode, self._transcript
-        feed = self._pipeline.feed
-        for event in sse.feed(data):
+    def _read(self, data: bytes, chunks: list[StreamChunk]) -> None:
+        accumulator, decode, feed = self._accumulator, self._adapter.decode, self._pipeline.feed
+        events = self._body.feed(data)
+        parser = self._body.events
+        for event in events:
             payload = event.data
-            transcript.append(payload)
-            if len(transcript) > _TRANSCRIPT:
-                del transcript[0]
-            if sse.invalid_utf8 or sse.foreign:
-                self._warn_of_bytes(sse)
+            self._transcript.append(payload)
+            if parser is not None and (parser.invalid_utf8 or parser.foreign):
+                self._warn_of_bytes(parser)
             try:
                 deltas = decode(event)
                 if type(deltas) is not list:
                     deltas = list(deltas)
             except ValueError as exc:
-                if not self._accumulator.has_finish_reason:
-                    body = event.data[: self._limits.error_body_bytes]
-                    raise ProtocolError(f"invalid SSE event ({exc}): {excerpt(event.data)}", body=body) from exc
-                self._accumulator.warn("malformed_event", f"after the finish reason: {excerpt(event.data)}")
+                if not accumulator.has_finish_reason:
+                    body = payload[: self._limits.error_body_bytes]
+                    raise ProtocolError(f"invalid SSE event ({exc}): {excerpt(payload)}", body=body) from exc
+                accumulator.warn("malformed_event", f"after the finish reason: {excerpt(payload)}")
                 continue
             if is_progress(deltas):
                 self.events += 1
@@ -383,40 +415,26 @@ class StreamDecoder:
                 self.done = True
                 return
 
-    def _begin(self, data: bytes) -> bytes:
-        framing = self._adapter.framing
-        if framing is not None and not getattr(framing, "is_binary", False):
-            self._sse, self._head = framing(self._limits), data[:HEAD]
-            return data
-        data = strip_bom_and_space(self._head + data)  # white space, as some servers send to keep a connection open
-        self._head = data[:HEAD]
-        kind = body_kind(data)
-        if kind == "events" and framing is not None:
-            self._sse = framing(self._limits)
-        elif kind == "events":
-            self._sse = SSEDecoder(self._limits)
-        elif kind is not None:
-            self._plain = NonStreamBody(kind, self._limits)
-        return data
-
     def _finish(self, interrupted: str | None, chunks: list[StreamChunk]) -> None:
-        if self._plain is not None:
-            if self._plain.kind == "json":
-                self._transcript.append(self._plain.text)
-            deltas, cut = self._plain.deltas(self._adapter, interrupted)
-            if not self._plain.is_utf8:
+        document, parser = self._body.document, self._body.events
+        if document is not None:
+            if document.kind == "json":
+                self._transcript.append(document.text)
+            deltas, cut = document.deltas(self._adapter, interrupted)
+            if not document.is_utf8:
                 self._accumulator.warn("invalid_utf8", REPLACED)
             if cut is None:  # its usage is complete, and must be read before a stop sequence in its text
                 self._accumulator.keeps_usage = True
                 deltas.sort(key=lambda delta: not isinstance(delta, Usage | UsageUpdate))
-            self._pipeline.feed(deltas, self._plain.text, chunks)
+            self._pipeline.feed(deltas, document.text, chunks)
             if cut is not None:
                 raise cut
-        elif self._sse is not None:
-            if event := self._sse.finish():
+        elif parser is not None:
+            if event := parser.finish():
+                self._warn_of_bytes(parser)
                 self._last_event(event, chunks)
-            if not self._transcript and self._sse.foreign:
-                raise not_a_stream(self._head, "plain text")
+            if not self._transcript and parser.foreign:
+                raise not_a_stream(self._body.head, "plain text")
         if not (self._accumulator.finished or self._accumulator.part_ended):
             if not self._accumulator.will_continue:
                 self._pipeline.end(chunks)
@@ -426,8 +444,6 @@ class StreamDecoder:
     def _last_event(self, event: ServerSentEvent, chunks: list[StreamChunk]) -> None:
         """Decodes the last SSE event, after which the blank line is missing. If the event's data is truncated, only
         its text is used."""
-        if self._sse is not None and (self._sse.invalid_utf8 or self._sse.foreign):
-            self._warn_of_bytes(self._sse)
         self._transcript.append(event.data)
         data = event.data
         try:
@@ -453,22 +469,21 @@ class StreamDecoder:
                 said = list(self._adapter.decode_cut(type(event)(event.event, json.dumps(payload))))
         return certain_text(said, event.data, self._adapter.kind_follows_text)
 
-    def _warn_of_bytes(self, sse: SSEDecoder | Framing) -> None:
-        if sse.invalid_utf8:
+    def _warn_of_bytes(self, parser: SSEDecoder | Framing) -> None:
+        if parser.invalid_utf8:
             self._accumulator.warn("invalid_utf8", REPLACED)
-        if sse.foreign:
+        if parser.foreign:
             self._accumulator.warn(
-                "malformed_event", f"a line that doesn't belong to an SSE event was ignored: {excerpt(sse.foreign)}"
+                "malformed_event", f"a line that doesn't belong to an SSE event was ignored: {excerpt(parser.foreign)}"
             )
 
     def _fail(self, error: StreamError, chunks: list[StreamChunk]) -> None:
         self._error, self.done = error, True
-        with suppress(StreamError):  # what was held back exceeds a limit: the first error counts
-            self._pipeline.give_up(chunks)
+        chunks += self.give_up()
 
     def _raise_pending(self) -> None:
         if self._error is not None:
             self._error.partial = self._error.partial or self._accumulator.partial()
-            self._error.transcript = tuple(self._transcript[-_TRANSCRIPT:])
+            self._error.transcript = tuple(self._transcript)
             self._error.partial_tool_calls = self.partial_tool_calls
             raise self._error
