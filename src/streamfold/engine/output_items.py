@@ -72,12 +72,23 @@ class _Item:
         return {**item, self.member: text} if text and not item.get(self.member) else item
 
 
-class OutputItemAssembler:
-    def __init__(self) -> None:
+class HostedToolTracker:
+    """Tracks the tool calls of one response whose tools aren't functions, and assembles their output items.
+
+    Args:
+        declared: the names of the declared tools. The client doesn't run calls of other custom tools, because xAI sends
+            the calls of its hosted tools as custom tool calls.
+    """
+
+    def __init__(self, declared: Collection[str] = ()) -> None:
+        self._declared = declared
         self._begun: list[_Item] = []
         self._known: dict[_Key, _Item] = {}  # the newest of each
         self._places: list[int | None] = []  # of the items that are done
         self._listed = False
+        self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
+        self.used = False
+        self.requests: dict[str, int] = {}
 
     def observe(self, extra: ExtraPart) -> bool:
         """Records an output item or a piece of one. Returns whether `extra` is only a piece."""
@@ -86,7 +97,12 @@ class OutputItemAssembler:
             self._listed = True
         elif extra.name == "output":
             self._places.append(place)
-            self._note_done(said, place)
+            if isinstance(said, dict) and said.get("type") not in PLAIN_ITEMS:
+                # The server's final list may omit a finished item's input.
+                item = self._find(said.get("id"), place)
+                if item is None or item.begun.get("type") != said.get("type"):
+                    item = self._begin(said, place)
+                item.grow(said.get(item.member), whole=True)
         elif extra.name != PIECES:
             return False
         elif "item" in said:
@@ -97,12 +113,44 @@ class OutputItemAssembler:
 
     @property
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
+        """The incomplete calls of custom tools that the client will run."""
         begun = [item for item in self._begun if item.begun.get("type") == "custom_tool_call"]
-        return tuple(
-            PartialToolCall(str_or_none(item.begun.get("name")) or "", item.text_so_far, "custom") for item in begun
-        )
+        calls = [(str_or_none(item.begun.get("name")), item.text_so_far) for item in begun]
+        return tuple(PartialToolCall(name, text, "custom") for name, text in calls if name and self._may_run(name))
 
-    def complete(
+    def record_if_new(self, part: HostedPart) -> bool:
+        """Records a step of a hosted tool. Returns false if the server has sent the same step before."""
+        key = (part.part, part.id, part.call_id)
+        new = self._shown.get(key) != part or key[1:] == (None, None)
+        self._shown[key], self.used = part, True
+        return new
+
+    def calls(
+        self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
+    ) -> tuple[list[ToolCall], list[str | None]]:
+        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. If items in
+        `extras` lack their inputs, adds the streamed inputs to them."""
+        finished = finish is not None and finish.reason != "unknown"
+        if items := self._complete(extras.get("output") or [], warn, finished=finished):
+            extras["output"] = items
+        if not self.used:
+            return [], []
+        parts = [part for part in hosted_parts(extras) if part.runs == "client"]
+        calls = [_call(part) for part in parts if part.kind != "custom" or self._may_run(part.name)]
+        return calls, call_order(extras)
+
+    def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
+        """Returns a copy of the usage with the number of requests to each hosted tool."""
+        if usage is None:
+            return usage
+        said = {kind: number for kind, number in self.requests.items() if number}
+        tools = {**(count_requests(extras) if self.used else {}), **said}
+        return replace(usage, tools=tools) if tools else usage
+
+    def _may_run(self, name: str | None) -> bool:
+        return not self._declared or name in self._declared
+
+    def _complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
         """Returns the output items of a finished response in their order. If an item lacks its input, the streamed
@@ -138,15 +186,6 @@ class OutputItemAssembler:
 
     def _find(self, item_id: Any, place: int | None) -> _Item | None:
         return next((self._known[key] for key in _keys(item_id, place).values() if key in self._known), None)
-
-    def _note_done(self, item: Any, place: int | None) -> None:
-        """The server's final list may omit a finished item's input."""
-        if not isinstance(item, dict) or (item.get("type") in PLAIN_ITEMS):
-            return
-        begun = self._find(item.get("id"), place)
-        if begun is None or begun.begun.get("type") != item.get("type"):
-            begun = self._begin(item, place)
-        begun.grow(item.get(begun.member), whole=True)
 
 
 _Key: TypeAlias = tuple[Any, ...]
@@ -200,63 +239,6 @@ def _with_streamed_input(
         warn("changed_id", f"{name}: the server sent the id {first!r}, then {then!r}; the first id is used")
         return {**completed, "call_id": first}
     return completed
-
-
-class HostedToolTracker:
-    """Tracks the tool calls of one response whose tools aren't functions.
-
-    Args:
-        declared: the names of the declared tools. The client doesn't run calls of other custom tools, because xAI sends
-            the calls of its hosted tools as custom tool calls.
-    """
-
-    def __init__(self, declared: Collection[str] = ()) -> None:
-        self._declared = declared
-        self._items = OutputItemAssembler()
-        self.observe = self._items.observe
-        self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
-        self.used = False
-        self.requests: dict[str, int] = {}
-
-    @property
-    def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
-        """The incomplete calls of custom tools that the client will run."""
-        return tuple(
-            one
-            for one in self._items.partial_tool_calls
-            if one.name and (not self._declared or one.name in self._declared)
-        )
-
-    def record_if_new(self, part: HostedPart) -> bool:
-        """Records a step of a hosted tool. Returns false if the server has sent the same step before."""
-        key = (part.part, part.id, part.call_id)
-        new = self._shown.get(key) != part or key[1:] == (None, None)
-        self._shown[key], self.used = part, True
-        return new
-
-    def calls(
-        self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
-    ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. If items in
-        `extras` lack their inputs, adds the streamed inputs to them."""
-        finished = finish is not None and finish.reason != "unknown"
-        if items := self._items.complete(extras.get("output") or [], warn, finished=finished):
-            extras["output"] = items
-        if not self.used:
-            return [], []
-        parts = hosted_parts(extras)
-        return [_call(part) for part in parts if part.runs == "client" and self._is_clients(part)], call_order(extras)
-
-    def _is_clients(self, part: HostedPart) -> bool:
-        return part.kind != "custom" or not self._declared or part.name in self._declared
-
-    def count(self, usage: Usage | None, extras: Mapping[str, Any]) -> Usage | None:
-        """Returns a copy of the usage with the number of requests to each hosted tool."""
-        if usage is None:
-            return usage
-        said = {kind: number for kind, number in self.requests.items() if number}
-        tools = {**(count_requests(extras) if self.used else {}), **said}
-        return replace(usage, tools=tools) if tools else usage
 
 
 def _call(part: HostedPart) -> ToolCall:
