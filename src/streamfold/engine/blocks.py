@@ -41,7 +41,6 @@ class _BlockState:
 
     json: tuple[str, ...] = ()
     values: PathValues | None = None
-    waiting: list[str] | None = None
     next: _BlockState | None = None
     counted = False
 
@@ -51,6 +50,7 @@ class _BlockState:
         self.value = begun.value
         self.pieces: dict[str, list[str]] = {}
         self.lists: dict[str, list[Any]] = {}
+        self.waiting: list[str] = []
         self.closed = self.marked = begun.whole
         self.late = False
 
@@ -106,8 +106,11 @@ class _ExpectedAgain:
         self.others: dict[tuple[int, str], int] = {}
         self.skipped = False
 
-    def add(self, number: int, member: str, value: Any) -> None:
-        if type(value) is str:
+    def add(self, number: int, member: str | None, value: Any) -> None:
+        """Adds a piece of a block, or with `member=None` the block itself."""
+        if member is None:
+            self.blocks.add(number)
+        elif type(value) is str:
             self.texts[number, member] = self.texts.get((number, member), "") + value
         else:
             self.others[number, member] = self.others.get((number, member), 0) + 1
@@ -256,27 +259,20 @@ class BlockAssembler:
         """
         if self.name == "blocks":
             return
-        again = self._again = _ExpectedAgain()
-        if not whole:
-            for number, member, value in self._recent:
-                if member is None:
-                    again.blocks.add(number)
-                else:
-                    again.add(number, member, value)
-            return
-        again.blocks.update(block.number for block in self._by_index.values())
-        for block in self._blocks:
-            for member, pieces in (*block.pieces.items(), *block.lists.items()):
-                for value in pieces:
-                    again.add(block.number, member, value)
+        self._again = _ExpectedAgain()
+        expected = self._recent
+        if whole:
+            expected = [(block.number, None, None) for block in self._by_index.values()]
+            for block in self._blocks:
+                pieces = [*block.pieces.items(), *block.lists.items()]
+                expected += [(block.number, member, value) for member, values in pieces for value in values]
+        for number, member, value in expected:
+            self._again.add(number, member, value)
 
-    def take_repeated(self) -> bool:
-        """Returns whether a repetition was skipped since this method was last called."""
-        again = self._again
-        skipped = again is not None and again.skipped
-        if again is not None:
-            again.skipped = False
-        return skipped
+    @property
+    def has_skipped(self) -> bool:
+        """True if a repetition was skipped after the last reconnect."""
+        return self._again is not None and self._again.skipped
 
     def _open(self, begun: Block) -> list[Delta]:
         out: list[Delta] = []
@@ -398,10 +394,8 @@ class BlockAssembler:
         kind = block.begun.kind
         if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
             out.append(_SHOWN[kind](text))
-            return
-        if block.waiting is None:
-            block.waiting = []
-        block.waiting.append(text)
+        else:
+            block.waiting.append(text)
 
     def _show_waiting(self, kind: BlockKind, *, ended: bool = False) -> list[Delta]:
         out: list[Delta] = []
@@ -410,7 +404,7 @@ class BlockAssembler:
             self._showing[kind] = block = block.next
             if block.waiting:
                 out.append(_SHOWN[kind]("".join(block.waiting)))
-                block.waiting = None
+                block.waiting = []
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:

@@ -50,7 +50,14 @@ def merge_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
         first, behind = chunks[at], at + 1
         while behind < end and _continues(first, chunks[behind]):
             behind += 1
-        out.append(_joined(chunks[at:behind]) if behind > at + 1 else first)
+        if behind > at + 1:
+            text = "".join([chunk.delta for chunk in chunks[at:behind]])
+            reasoning = "".join([chunk.reasoning for chunk in chunks[at:behind]])
+            details = None
+            if first.details is not None:
+                details = ChunkDetails(first.preceding_calls, first.marks, part=first.part)
+            first = StreamChunk(text, reasoning=reasoning, details=details)
+        out.append(first)
         at = behind
     return out
 
@@ -64,13 +71,6 @@ def _continues(first: StreamChunk, chunk: StreamChunk) -> bool:
     if first.silent or chunk.silent or chunk.marks or chunk.part != first.part:
         return False
     return chunk.preceding_calls == first.preceding_calls
-
-
-def _joined(chunks: list[StreamChunk]) -> StreamChunk:
-    first = chunks[0]
-    text, reasoning = "".join([chunk.delta for chunk in chunks]), "".join([chunk.reasoning for chunk in chunks])
-    place = None if first.details is None else ChunkDetails(first.preceding_calls, first.marks, part=first.part)
-    return StreamChunk(text, reasoning=reasoning, details=place)
 
 
 _TRANSCRIPT = 20  # events that an error shows

@@ -170,9 +170,11 @@ class TextDeduplicator:
             )
             return [late, *self._show(new, shown)]
         shown.differs = True
-        return [
-            Warn("text_mismatch", f"the deltas of a text and the complete text differ: {_difference(before, whole)}")
-        ]
+        pairs = enumerate(zip(before, whole, strict=False))
+        at = next((at for at, (one, other) in pairs if one != other), min(len(before), len(whole)))
+        parts = f"the deltas have {before[at : at + 20]!r} and the complete text {whole[at : at + 20]!r}"
+        detail = f"the deltas of a text and the complete text differ: at character {at}, {parts}"
+        return [Warn("text_mismatch", detail)]
 
     def _show(self, delta: PartedDelta, shown: _Shown) -> list[Delta]:
         if shown is self._answers[(kind := type(delta))]:
@@ -273,27 +275,19 @@ class EventDeduplicator:
         if number is None:
             self._partial = True
             return None
-        fingerprint = hash(data)
-        if last is not None and number == last + 1:  # nearly every event
-            self._seen[number], self._last = fingerprint, number
-            if len(self._seen) >= _REMEMBERED:
-                self._seen_before, self._seen = self._seen, {}
-            return None
-        known = self._seen.get(number, self._seen_before.get(number))
-        if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):
-            self._constant = True
-        if known == fingerprint and not self._constant:
-            return Warn("repeated_event", "repeated SSE events were skipped")
-        self.unreliable = self.unreliable or (last is not None and number <= last)
+        fingerprint, gap = hash(data), None
+        if last is None or number != last + 1:  # nearly no event
+            known = self._seen.get(number, self._seen_before.get(number))
+            if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):
+                self._constant = True
+            if known == fingerprint and not self._constant:
+                return Warn("repeated_event", "repeated SSE events were skipped")
+            self.unreliable = self.unreliable or (last is not None and number <= last)
+            if last is not None and number > last + 1 and not self._partial:
+                gap = Warn("missing_event", f"events {last + 1} to {number - 1} are missing")
         self._seen[number] = fingerprint
         if len(self._seen) >= _REMEMBERED:
             self._seen_before, self._seen = self._seen, {}
-        self._last = number if last is None else max(last, number)
-        if last is not None and number > last + 1 and not self._partial:
-            return Warn("missing_event", f"events {last + 1} to {number - 1} are missing")
-        return None
-
-
-def _difference(shown: str, whole: str) -> str:
-    at = next((at for at, (a, b) in enumerate(zip(shown, whole, strict=False)) if a != b), min(len(shown), len(whole)))
-    return f"at character {at}, the deltas have {shown[at : at + 20]!r} and the complete text {whole[at : at + 20]!r}"
+        if last is None or number > last:
+            self._last = number
+        return gap

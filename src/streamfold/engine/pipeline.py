@@ -244,7 +244,7 @@ class Pipeline:
         tool calls that the dialect didn't find."""
         if self.numbers.unreliable:
             self._accumulator.calls.unmark_gap()
-        if self._accumulator.blocks.take_repeated():
+        if self._accumulator.blocks.has_skipped:
             self._accumulator.warn("repeated_event", "repeated SSE events were skipped")
         self._show_texts(self._parts.release(), chunks)
         self.feed(self._accumulator.blocks.settle(), "", chunks)

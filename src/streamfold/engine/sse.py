@@ -204,8 +204,7 @@ class SSEDecoder:
                     self._event, self._retry, self._size = "", None, 0
             elif line.startswith(b"data: "):  # nearly every line
                 self._size += len(line) + 1
-                if self._size > self._limit:
-                    self._check_size()
+                self._check_size()
                 self._data.append(line[6:])
             else:
                 self._line(line)
@@ -227,8 +226,7 @@ class SSEDecoder:
 
     def _line(self, line: bytes) -> None:
         self._size += len(line) + 1
-        if self._size > self._limit:
-            self._check_size()
+        self._check_size()
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:

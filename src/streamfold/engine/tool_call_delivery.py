@@ -219,20 +219,15 @@ class CallDelivery:
                 "duplicate_id", f"{call_id!r} is the id of two tool calls; the tool call of {name} got a new id", call
             )
         number, text = (of.number, of.text) if isinstance(of, IncomingCall) else (len(self._ids), of.raw_arguments)
-        call_id = self._fresh_id(f"{number}|{name}|{text}")
-        self._ids.add(call_id)
-        return call_id
-
-    def _fresh_id(self, said: str) -> str:
         # Derived from the answer: replaying a recording yields the same ids.
-        meta = self.meta
-        seed = f"{meta.id}|{meta.created}|{meta.model}|{said}"
-        while True:
+        seed = f"{self.meta.id}|{self.meta.created}|{self.meta.model}|{number}|{name}|{text}"
+        fresh = ""
+        while not fresh or fresh in self._taken:
             fresh = "call_" + hashlib.sha256(seed.encode("utf-8", "replace")).hexdigest()[:24]
-            if fresh not in self._taken:
-                self._taken.add(fresh)
-                return fresh
             seed += "|"
+        self._taken.add(fresh)
+        self._ids.add(fresh)
+        return fresh
 
 
 def is_cut_inside_call(opened: Iterable[IncomingCall]) -> bool:
