@@ -120,6 +120,17 @@ async def test_calls_under_way(api: str) -> None:
         ]
 
 
+async def test_calls_under_way_belong_to_the_chunk() -> None:
+    """Where the whole answer arrives in one read, `partial_tool_calls` still has only the pieces that were returned."""
+    body = b"".join(chat(("call_1", "write_files", TEXT)))
+    async with (
+        client([body]) as http_client,
+        provider(http_client).chat_stream("Hello", [write_files], partial_tool_calls=True) as stream,
+    ):
+        texts = [[call.text for call in stream.partial_tool_calls] async for _ in stream]
+    assert texts == [[], *([TEXT[:end]] for end in [0, *range(7, len(TEXT), 7), len(TEXT)]), []]
+
+
 async def test_a_number_is_there_when_it_is_complete() -> None:
     """1 may be the beginning of 18."""
     assert PartialToolCall("f", '{"a":"x","b":1').value == {"a": "x"}

@@ -123,7 +123,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         self.source = source
         self.yields_call_deltas = yields_call_deltas
         self._watchers: Watchers | None = None
-        self._partial_calls: dict[int, tuple[str, list[str], CallKind]] = {}  # name, text, kind
+        # Name, text and kind of calls in the chunks that were returned. The source may have read more of them.
+        self._partial_calls: dict[int, tuple[str, list[str], CallKind]] = {}
         self._batches: AsyncGenerator[list[StreamChunk], None] | None = None  # once it is read
         self._ready: Iterator[StreamChunk] = iter(())
         self._started = False
