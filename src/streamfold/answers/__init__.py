@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..public_names import import_later, set_public_module
 from .base_model import BaseChatModel, forward, forward_source, open_stream
 from .chat_model import ChatModel, ChatParams, check_model
-from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, WrappedAnswer, read_whole
+from .chat_stream import AsyncContext, AsyncIteration, ChatStream, ChunkSource, WrappedAnswer
 from .extract import ask_again, can_ask_again, extract
 from .model_info import BackendInfo, DirectModel, ModelInfo, get_model_info
 from .trim_history import trim_by_estimate, trim_history

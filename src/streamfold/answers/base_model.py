@@ -11,7 +11,7 @@ from ..net import scrubs_traceback
 from ..requests import ChatOptions, check_stream
 from ..types import Messages, Reply, ToolChoice, ToolLike
 from .chat_model import ChatModel, ChatParams
-from .chat_stream import AsyncContext, ChatStream, ChunkSource, read_whole
+from .chat_stream import AsyncContext, ChatStream, ChunkSource
 from .extract import extract as extract_from
 from .model_info import ModelInfo
 
@@ -88,7 +88,7 @@ class BaseChatModel(AsyncContext, ABC):
             APIError: the request failed, or the answer is incomplete. `error.partial` contains the text that had
                 arrived.
         """
-        return await read_whole(open_stream(self, messages, tools, tool_choice, options, stream=stream))
+        return await open_stream(self, messages, tools, tool_choice, options, stream=stream).read()
 
     extract = extract_from  # a method, with the docstring and the types of the function
 

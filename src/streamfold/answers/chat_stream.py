@@ -341,18 +341,6 @@ class ChatStream(AsyncIteration, AsyncContext):
                 self._partial_calls[call.number] = (call.tool or "", text, call.kind)
         return self.yields_call_deltas or details.is_for_all
 
-    async def _rest(self) -> Reply:
-        batches = self._begin()
-        try:
-            async for batch in batches:
-                self._ended = batch[-1].finished
-        except BaseException as error:
-            self._failed(error)
-            raise
-        finally:
-            self._reading = False
-        return self.reply
-
     def _begin(self) -> AsyncGenerator[list[StreamChunk], None]:
         if self._reading:
             raise StreamfoldError("another task is reading this stream: only one task can read a stream")
@@ -377,11 +365,6 @@ class ChatStream(AsyncIteration, AsyncContext):
                 "chat_stream() returns the stream without await: use `async with provider.chat_stream(...) as stream`,"
                 " or `await provider.chat(...)` for the whole answer"
             )
-
-
-async def read_whole(stream: ChatStream) -> Reply:
-    async with stream:
-        return await stream._rest()
 
 
 class WrappedAnswer:

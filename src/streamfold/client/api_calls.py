@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 from ..adapters.batches import EndpointRequest
-from ..answers import ChatParams, ChatStream, read_whole
+from ..answers import ChatParams, ChatStream
 from ..engine import NonStreamBody
 from ..errors import APIError, ConfigError, ProtocolError, StreamError, UpstreamError
 from ..net import Exchange, HTTPRequest
@@ -83,7 +83,7 @@ async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
     options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)
     request = replace(params.request, options=options, compact=True)  # those options belong to answers
     call = PreparedCall.of(endpoint, replace(params, request=request))
-    reply = await read_whole(ChatStream(NetworkStream(call)))
+    reply = await ChatStream(NetworkStream(call)).read()
     try:
         compacted = call.adapter.compacted(reply)
     except ValueError as exc:

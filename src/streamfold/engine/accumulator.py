@@ -411,10 +411,9 @@ class StreamAccumulator:
                         self._listener(placement)
             case ExtraPart(name, value, whole, place):
                 self._places.add(place)
-                # Others that are whole say something about the answer: `container`, `stop_details`, sources.
-                items = value if isinstance(value, list) else ()
-                parts = items if whole and name == "output" else () if whole else (value,)
-                self._has_parts = self._has_parts or any(map(_says_something, parts))
+                if name == "output" or not whole:  # other lists are about the answer: `container`, `stop_details`
+                    parts = value if whole else (value,)
+                    self._has_parts = self._has_parts or any(map(_says_something, parts))
                 if self._hosted.observe(delta):
                     pass
                 elif whole:

@@ -68,6 +68,9 @@ class Pipeline:
         self._context = context or DialectContext()
         # A dialect changes texts, so its input is compared with the server's complete texts.
         self._buffers = accumulator.buffers if dialect is None else text_buffers(limits or Limits())
+        self._begin_part()
+
+    def _begin_part(self) -> None:
         self._parts = TextDeduplicator(self._buffers)
         self._message: str | None = None
         self._meta: Delta | None = None
@@ -75,7 +78,7 @@ class Pipeline:
         self._finished = False  # a finish reason has come that nothing should follow
         self._has_items = False  # some have come that are no texts and no calls, or are done
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
-        self._passes = dialect is None  # deltas go to the accumulator unchanged
+        self._passes = self._dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Appends the chunks of one SSE event to `chunks`. `data` is the event's data, by which repeated events are
@@ -258,10 +261,7 @@ class Pipeline:
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
         self.feed(held, "", chunks)
-        self._parts, self.numbers = TextDeduplicator(self._buffers), EventDeduplicator()
-        self._message = self._meta = None
-        self._finished = self._has_items = self._has_late_text = False
-        self._passes = self._dialect is None
+        self._begin_part()
 
     def give_up(self, chunks: list[StreamChunk]) -> None:
         """Appends chunks with text that was held back to `chunks`. There are no chunks for tool calls, because the
