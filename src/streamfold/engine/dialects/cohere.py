@@ -18,7 +18,7 @@ class Cohere(MarkupFormat):
     generated id."""
 
     openers = (_BEGIN,)
-    frames = (
+    message_markers = (
         *_ANSWERS,
         "<|END_RESPONSE|>",
         "<|END_TEXT|>",
@@ -26,16 +26,16 @@ class Cohere(MarkupFormat):
         "<|END_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     )
-    interrupts = boundaries = (_BEGIN, *_ANSWERS)
-    full = {_BEGIN: TokenPattern(SPACES, literal("[", "{"))}
+    end_reasoning = always_end_reasoning = (_BEGIN, *_ANSWERS)
+    required_after = {_BEGIN: TokenPattern(SPACES, literal("[", "{"))}
     think = {"<|START_THINKING|>": "<|END_THINKING|>"}
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        if not (yield from text.match(self.full[_BEGIN], take=False)):
+        if not (yield from text.match(self.required_after[_BEGIN], take=False)):
             return text.unfinished("a list of tool calls") if text.cut else ReadResult.NOT_MINE
-        verdict, body = yield from read_calls(text, _END, ("parameters", "arguments"), ("tool_name", "name"))
-        if verdict:
-            return verdict
+        result, body = yield from read_calls(text, _END, ("parameters", "arguments"), ("tool_name", "name"))
+        if result:
+            return result
         names = _NAME.findall(body)
         return text.call(names[0], body) if len(names) == 1 and names[0] in self.tools else ReadResult.PLAIN_TEXT
 

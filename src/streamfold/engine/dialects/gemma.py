@@ -8,7 +8,7 @@ from typing import ClassVar
 from .grammar import SPACES, TokenPattern, literal, optional, repeat
 from .python_literals import GemmaNotation, IncompleteLiteral, InvalidLiteral
 from .reader import MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 
 _HEADER = TokenPattern(
     SPACES, optional(literal("call")), literal(":"), SPACES, repeat(r"[\w.\-]", "name", least=1), SPACES, literal("{")
@@ -19,9 +19,9 @@ class Gemma4(MarkupFormat):
     begin: ClassVar[str] = "<|tool_call>"
     end: ClassVar[str] = "<tool_call|>"
     quote: ClassVar[str] = '<|"|>'
-    openers = interrupts = boundaries = (begin,)
-    strays = (end, "<|tool_response>")
-    full = {begin: _HEADER}
+    openers = end_reasoning = always_end_reasoning = (begin,)
+    removed_markers = (end, "<|tool_response>")
+    required_after = {begin: _HEADER}
     think = {"<|channel>": "<channel|>", "<|channel>thought\n": "<channel|>"}
     prompted = {"thought\n": "<channel|>"}
 
@@ -33,9 +33,9 @@ class Gemma4(MarkupFormat):
         schema = self.tools.get(name, {})
         try:
             arguments = yield from GemmaNotation(self.quote, schema).object(text, schema)
-            yield from text.span(NOT_SPACE, drop)
-            end = yield from text.expect(markers(self.begin, *self.strays))
-            if not end and not text.broke_off():
+            yield from text.span(NOT_SPACE, ignore)
+            end = yield from text.expect(markers(self.begin, *self.removed_markers))
+            if not end and not text.is_truncated():
                 raise InvalidLiteral
         except IncompleteLiteral:
             return text.unfinished("a tool call")
@@ -43,7 +43,7 @@ class Gemma4(MarkupFormat):
             declared = name if name in self.tools else ""
             return (yield from text.broken(marker, self.end, declared, header.group()[:-1]))
         if end == self.begin:
-            text.unread(end)
+            text.put_back(end)
         rest: list[str] = []
         if text.cut:
             yield from text.until(markers(), rest.append)
@@ -58,8 +58,8 @@ class FunctionGemma(Gemma4):
     """FunctionGemma, which has the tool calls of Gemma 4 but no reasoning."""
 
     begin, end, quote = "<start_function_call>", "<end_function_call>", "<escape>"
-    openers = interrupts = boundaries = (begin,)
-    strays = (end, "<start_function_response>")
-    full = {begin: _HEADER}
+    openers = end_reasoning = always_end_reasoning = (begin,)
+    removed_markers = (end, "<start_function_response>")
+    required_after = {begin: _HEADER}
     think = {}
     prompted = {}

@@ -16,7 +16,7 @@ from functools import partial
 from .dialect import DialectContext
 from .grammar import SPACES, TokenPattern, literal, optional, repeat
 from .reader import MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, is_object, markers
+from .scanner import NOT_SPACE, Reading, ignore, is_object, markers
 
 _START, CHANNEL, _MESSAGE, TO = "<|start|>", "<|channel|>", "<|message|>", "to="
 _ENDS = "<|end|>", "<|return|>", "<|call|>"
@@ -39,9 +39,9 @@ _HEADERS = {
 
 class Harmony(MarkupFormat):
     heads = followers = (*_ROLES, TO, CHANNEL)
-    openers = interrupts = boundaries = (_START,)
-    full = {_START: _HEADERS[_START]}
-    frames = closers = _ENDS
+    openers = end_reasoning = always_end_reasoning = (_START,)
+    required_after = {_START: _HEADERS[_START]}
+    message_markers = closers = _ENDS
     think = {}
     framing = True
 
@@ -53,7 +53,7 @@ class Harmony(MarkupFormat):
         if marker != _START and text.behind not in ("", *_ENDS):
             return ReadResult.NOT_MINE  # the body of a message has begun
         if marker in _ROLES:
-            yield from text.span(NOT_SPACE, drop)
+            yield from text.span(NOT_SPACE, ignore)
             marker = yield from text.expect(markers(TO, CHANNEL))
         header = (yield from text.match(_HEADERS[marker])) if marker else None
         if header is None:
@@ -64,7 +64,7 @@ class Harmony(MarkupFormat):
             return (yield from self._drop(text))
         if recipient and recipient not in ("assistant", "user", "all"):
             return (yield from self._call(text, recipient))
-        text.event()
+        text.begin_structure()
         if found.get("channel") == "analysis":
             text.think(*_ENDS)
         text.behind = _MESSAGE
@@ -75,25 +75,25 @@ class Harmony(MarkupFormat):
         show = partial(text.draft, name) if self._calls else None
         arguments, end = yield from text.body(markers(*_ENDS, _START), show)
         if end == _START:
-            text.unread(end)
+            text.put_back(end)
         if not self._calls:
-            text.say_all()
+            text.emit_recorded()
         elif end or is_object(arguments):  # <|call|> is a stop token, which most servers leave out
             text.call(name, arguments)
         else:
             return text.unfinished("a tool call")
-        text.event()
+        text.begin_structure()
         text.behind = _ENDS[-1]
         return ReadResult.CONSUMED
 
     def _drop(self, text: MarkupReader) -> Reading[ReadResult]:
-        text.event()
-        while (end := (yield from text.until(markers(*_ENDS, _START), drop))) == _START:
+        text.begin_structure()
+        while (end := (yield from text.until(markers(*_ENDS, _START), ignore))) == _START:
             if (yield from text.match(_HEADERS[_START], take=False)):
-                text.unread(_START)
+                text.put_back(_START)
                 break
             if text.cut:
                 return text.unfinished("the header of a message")
-        text.event()
+        text.begin_structure()
         text.behind = end or _ENDS[0]
         return ReadResult.CONSUMED

@@ -10,7 +10,7 @@ import re
 
 from .json_calls import EntryDraft, read_entry
 from .reader import MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 
@@ -21,16 +21,16 @@ class Hermes(MarkupFormat):
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == _END:
-            text.event()
+            text.begin_structure()
             return ReadResult.CONSUMED
-        first = yield from text.span(NOT_SPACE, drop)
+        first = yield from text.span(NOT_SPACE, ignore)
         if not first:
             return text.unfinished("a tool call")
         if first != "{":
             return ReadResult.NOT_MINE
         body, end = yield from text.body(markers(_END, _BEGIN), EntryDraft(text.draft).feed)
         if end == _BEGIN:
-            text.unread(end)
+            text.put_back(end)
         try:
             entry = read_entry(body)
         except ValueError:
@@ -42,7 +42,7 @@ class Hermes(MarkupFormat):
             return text.unfinished("a tool call")
         if end == _BEGIN:
             text.dropped(f"an incomplete tool call: {body[:80]!r}")
-            text.event()
+            text.begin_structure()
             return ReadResult.CONSUMED
         name = _NAME.match(body)
         return text.call(name[1], body) if name and name[1] in self.tools else ReadResult.PLAIN_TEXT

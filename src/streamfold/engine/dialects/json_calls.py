@@ -83,7 +83,7 @@ def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> 
         return ReadResult.PLAIN_TEXT
     for entry in calls:
         text.call(entry.name, entry.arguments or "", entry.id)
-    text.event()
+    text.begin_structure()
     return ReadResult.CONSUMED if closed else text.unfinished("a list of tool calls")
 
 

@@ -19,16 +19,16 @@ _END = TokenPattern(SPACES, literal(END))
 
 
 class LFM2(MarkupFormat):
-    openers = interrupts = boundaries = (_BEGIN,)
-    full = {_BEGIN: TokenPattern(SPACES, one_of((literal("[", "{"),), (_NAME, SPACES, literal("("))))}
+    openers = end_reasoning = always_end_reasoning = (_BEGIN,)
+    required_after = {_BEGIN: TokenPattern(SPACES, one_of((literal("[", "{"),), (_NAME, SPACES, literal("("))))}
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         opening = yield from text.match(_OPENING, take=False)
         if opening is None:
             return text.unfinished("a tool call") if text.cut else ReadResult.NOT_MINE
         if opening["json"]:
-            verdict, _ = yield from read_calls(text, END, ("arguments", "parameters"))
-            return verdict or ReadResult.PLAIN_TEXT
+            result, _ = yield from read_calls(text, END, ("arguments", "parameters"))
+            return result or ReadResult.PLAIN_TEXT
         yield from text.take(opening.start("name") - opening.start())
         calls: list[tuple[str, str]] = []
         unfinished = False

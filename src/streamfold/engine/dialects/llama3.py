@@ -10,7 +10,7 @@ from .grammar import SPACES, TokenPattern, literal, repeat
 from .json_calls import read_entry
 from .python_literals import IncompleteLiteral, InvalidLiteral, python_calls
 from .reader import THINK, MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 
 _TAGS = _PYTHON_TAG, _PYTHON_START = "<|python_tag|>", "<|python_start|>"
 _PYTHON_END = "<|python_end|>"
@@ -29,10 +29,10 @@ class Llama3(MarkupFormat):
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == _PYTHON_END:
-            text.event()
+            text.begin_structure()
             return ReadResult.CONSUMED
         if marker in (*_TAGS, ";"):
-            yield from text.span(NOT_SPACE, drop)
+            yield from text.span(NOT_SPACE, ignore)
             marker = yield from text.expect(markers("{") if marker == ";" else markers("{", "["))
         if marker == "{" and not self.listed:
             return (yield from self._object(text))

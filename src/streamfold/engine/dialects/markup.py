@@ -26,9 +26,9 @@ class MarkupDialect:
         self._draft = context.draft
         self._text = MarkupReader(families, calls=on, reasoning=reasoning, inside=inside, draft=self._draft_in_text)
         # Older servers leave a call that Kimi makes while it thinks in `reasoning_content`.
-        aloud = [family for family in families if family.interrupts]
+        aloud = [family for family in families if family.end_reasoning]
         self._thoughts = MarkupReader(aloud, ReasoningDelta, calls=True, draft=context.draft) if on and aloud else None
-        self._quiet = [family for family in families if family.openers and not family.interrupts] if on else []
+        self._quiet = [family for family in families if family.openers and not family.end_reasoning] if on else []
         self._text.thought = [] if self._quiet else None
         self._tools = {tool.name for tool in context.tools}
         self._structured = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from .grammar import SPACES, TokenPattern, literal, repeat
 from .reader import MarkupReader
-from .scanner import Reading, drop, markers
+from .scanner import Reading, ignore, markers
 from .text_sections import Sections
 from .typed_values import declared_types, items, json_object, member, typed_json
 from .xml_tags import QUOTED, attribute
@@ -67,12 +67,12 @@ class MiniMax3(Sections):
     opening = TokenPattern(SPACES, literal("<tool_call>"))
     divided = True
 
-    openers = interrupts = boundaries = (MARK,)
-    full = {MARK: opening}
+    openers = end_reasoning = always_end_reasoning = (MARK,)
+    required_after = {MARK: opening}
     think = {"<mm:think>": "</mm:think>"}
 
     def mark(self, text: MarkupReader) -> Reading[str]:
-        while (yield from text.until(_MARK, drop)):
+        while (yield from text.until(_MARK, ignore)):
             if found := (yield from text.match(_IN_SECTION)):
                 return found["tag"]
             if text.cut:

@@ -7,7 +7,7 @@ import re
 
 from .json_calls import read_entries
 from .reader import THINK, MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 
 _CALL_ID, _ARGS = "[CALL_ID]", "[ARGS]"
 
@@ -17,7 +17,7 @@ class Mistral(MarkupFormat):
     think = {**THINK, "[THINK]": "[/THINK]"}  # Magistral, Ministral 3
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        yield from text.span(NOT_SPACE, drop)
+        yield from text.span(NOT_SPACE, ignore)
         if not (yield from text.expect(markers("["))):
             return (yield from self._named(text))
         begun = ["["]
@@ -34,10 +34,10 @@ class Mistral(MarkupFormat):
         if part == _CALL_ID:
             yield from text.span(_NO_ID, call_id.append)
             yield from text.expect(markers(_ARGS))
-        if not text.cut and (yield from text.span(NOT_SPACE, drop)) == "{" and name:
+        if not text.cut and (yield from text.span(NOT_SPACE, ignore)) == "{" and name:
             value, closed = yield from text.value(quotes="\"'")
             return text.call("".join(name), value, "".join(call_id)) if closed else text.unfinished("a tool call")
-        return text.unfinished("a tool call") if text.broke_off() else ReadResult.NOT_MINE
+        return text.unfinished("a tool call") if text.is_truncated() else ReadResult.NOT_MINE
 
 
 _NO_NAME = re.compile(r"[^\w.\-]")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...jsontext import join_surrogates
-from .scanner import NOT_SPACE, Markers, Reading, Scanner, drop, is_json, markers
+from .scanner import NOT_SPACE, Markers, Reading, Scanner, ignore, is_json, markers
 from .typed_values import items, json_object, json_string, member, unquoted_json
 
 _DEEPEST = 64  # brackets in brackets
@@ -24,11 +24,11 @@ class IncompleteLiteral(Exception):
 
 
 def _fail(text: Scanner) -> Exception:
-    return IncompleteLiteral() if text.broke_off() else InvalidLiteral()
+    return IncompleteLiteral() if text.is_truncated() else InvalidLiteral()
 
 
 def _next(text: Scanner, wanted: Markers) -> Reading[str]:
-    yield from text.span(NOT_SPACE, drop)
+    yield from text.span(NOT_SPACE, ignore)
     return (yield from text.expect(wanted))
 
 
@@ -189,7 +189,7 @@ class _Literal(Scanner):
         try:
             value = yield from _python_value(self)
             # The added comma lets a quote at the end close a string.
-            if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, drop)):
+            if (yield from _next(self, markers(","))) and not (yield from self.span(NOT_SPACE, ignore)):
                 self.result = value
         except (InvalidLiteral, IncompleteLiteral):
             return
@@ -205,7 +205,7 @@ def python_literal(text: str) -> str:
 
 def _word(text: Scanner, stop: re.Pattern[str]) -> Reading[str]:
     pieces: list[str] = []
-    yield from text.span(NOT_SPACE, drop)
+    yield from text.span(NOT_SPACE, ignore)
     yield from text.span(stop, pieces.append)
     return "".join(pieces)
 

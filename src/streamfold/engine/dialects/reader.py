@@ -1,21 +1,21 @@
 """The reader that all built-in dialects share. It separates text, reasoning and tool calls.
 
-    in text        <think> at the head               -> in reasoning
+    in text        <think> at the start              -> in reasoning
                    </think> (see below)              removed
-                   a frame, or a stray               removed
-                   an opener of a format             -> its read(): creates tool calls, or declines
+                   `message_markers`, `removed_markers`   removed
+                   `openers` of a format             -> its read(): creates tool calls, or declines
     in reasoning   its own </think>                  -> in text
-                   an interrupt of a format          -> in text, and read there
+                   `end_reasoning` of a format       -> in text, and read there
 
 White space after a structure, or at the start of the message, belongs to the text that follows. If no text follows,
 this white space is dropped. A message that contains only white space is text. All other text stays as it is.
 
-Reasoning starts only at the head of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
+Reasoning starts only at the start of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
 same kind ends reasoning. A closing tag in text is removed directly after a structure, and if no tag has ended reasoning
 yet.
 
-A special token ends reasoning too, if the text after it can be a tool call (`full`). If a format's markers consist of
-ordinary characters, its markers never end reasoning: see `MarkupDialect`.
+A special token ends reasoning too, if the text after it can be a tool call (`required_after`). If a format's markers
+consist of ordinary characters, its markers never end reasoning: see `MarkupDialect`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class MarkupFormat:
     """The tool call format of a family of models.
 
     Attributes:
-        heads: markers that may begin a structure only at the head of the message.
+        heads: markers that may begin a structure only at the start of the message.
         openers: markers that may begin a structure anywhere in text.
-        followers: markers that are recognized only directly after a tool call or after a marker of `frames`.
-        strays: markers that are removed from text.
-        frames: markers that are never text, even if tool calls aren't parsed.
-        interrupts: the markers of `openers` and `frames` that also end reasoning.
-        boundaries: the markers of `interrupts` that end reasoning even if tool calls aren't parsed.
-        full: the text that must follow an interrupt, if the marker alone isn't enough.
+        followers: markers that are recognized only directly after a tool call or after one of `message_markers`.
+        removed_markers: markers that are removed from text.
+        message_markers: markers that are never text, even if tool calls aren't parsed.
+        end_reasoning: the markers of `openers` and `message_markers` that also end reasoning.
+        always_end_reasoning: the markers of `end_reasoning` that end reasoning even if tool calls aren't parsed.
+        required_after: the text that must follow an interrupt, if the marker alone isn't enough.
         think: the markers that open reasoning at the head of the message, with their closing markers.
         closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
             in `think`.
@@ -67,11 +67,11 @@ class MarkupFormat:
     heads: ClassVar[tuple[str, ...]] = ()
     openers: ClassVar[tuple[str, ...]] = ()
     followers: ClassVar[tuple[str, ...]] = ()
-    strays: ClassVar[tuple[str, ...]] = ()
-    interrupts: ClassVar[tuple[str, ...]] = ()
-    frames: ClassVar[tuple[str, ...]] = ()
-    boundaries: ClassVar[tuple[str, ...]] = ()
-    full: ClassVar[Mapping[str, TokenPattern]] = {}
+    removed_markers: ClassVar[tuple[str, ...]] = ()
+    end_reasoning: ClassVar[tuple[str, ...]] = ()
+    message_markers: ClassVar[tuple[str, ...]] = ()
+    always_end_reasoning: ClassVar[tuple[str, ...]] = ()
+    required_after: ClassVar[Mapping[str, TokenPattern]] = {}
     think: ClassVar[Mapping[str, str]] = THINK
     closers: ClassVar[tuple[str, ...] | None] = None
     prompted: ClassVar[Mapping[str, str]] = {}
@@ -111,7 +111,7 @@ class MarkupReader(Scanner):
 
     Attributes:
         warnings: the warnings about tool calls that could not be parsed.
-        behind: the last marker of `frames`, or "". A format may set it.
+        behind: the last marker of `message_markers`, or "". A format may set it.
         thought: the reasoning so far, if it has to be parsed again at the end of the response.
     """
 
@@ -131,13 +131,14 @@ class MarkupReader(Scanner):
         self._kind = kind
         self._families = [family for family in families if calls or family.framing]
         self._framing = any(family.framing for family in families)
-        self._strays = _all(family.strays for family in self._families)
-        self._frames = _all(family.frames for family in families)
-        self._openers = _all(family.openers for family in self._families) + self._strays + self._frames
+        self._removed_markers = _all(family.removed_markers for family in self._families)
+        self._message_markers = _all(family.message_markers for family in families)
+        openers = _all(family.openers for family in self._families)
+        self._openers = openers + self._removed_markers + self._message_markers
         self._heads = _all(family.heads for family in self._families)
         self._followers = _all(family.followers for family in self._families)
-        self._interrupts = _all(family.interrupts if calls else family.boundaries for family in families)
-        self._full = {marker: shape for family in families for marker, shape in family.full.items()}
+        self._end_reasoning = _all(each.end_reasoning if calls else each.always_end_reasoning for each in families)
+        self._required_after = {marker: shape for family in families for marker, shape in family.required_after.items()}
         self._think = {opener: closer for family in families if reasoning for opener, closer in family.think.items()}
         self._prompted = {**self._think, **{key: end for family in families for key, end in family.prompted.items()}}
         given = _all(tuple(f.think.values()) if f.closers is None else f.closers for f in families)
@@ -147,10 +148,10 @@ class MarkupReader(Scanner):
         self._repeatable = inside  # the opener may still come, although the prompt has opened reasoning
         self._opened = inside  # reasoning was opened once
         self._closed = False  # a closer has ended it
-        self._head = True  # neither text nor a call so far
-        self._fresh = True  # nothing but white space since the last structure
+        self._at_start = True  # neither text nor a call so far
+        self._after_structure = True  # nothing but white space since the last structure
         self._structured = False
-        self._space: list[str] = []  # which waits for what comes next
+        self._held_space: list[str] = []  # white space that belongs to the text that follows, if any
         self._out: list[TextDelta | ReasoningDelta] = []
         self.calls: list[ToolCallDelta] = []
         self.warnings: list[Warn] = []
@@ -159,22 +160,22 @@ class MarkupReader(Scanner):
 
     def feed(self, piece: str) -> list[Delta]:
         self.push(piece)
-        return self._shown()
+        return self._take_output()
 
     def finish(self) -> list[Delta]:
         self.end()
-        if not self._structured and self._space:
-            self._show("".join(self._space))
-        self._space.clear()
-        return self._shown()
+        if not self._structured and self._held_space:
+            self._output("".join(self._held_space))
+        self._held_space.clear()
+        return self._take_output()
 
     def call(self, name: str, arguments: str, call_id: str | None = None) -> ReadResult:
         if self._drafted <= len(self.calls):
             self.draft(name, arguments)
         made_id = join_surrogates(call_id) if call_id else None
         self.calls.append(ToolCallDelta(len(self.calls), made_id, join_surrogates(name), arguments.strip(), whole=True))
-        self._head = False
-        self.event()
+        self._at_start = False
+        self.begin_structure()
         return ReadResult.CONSUMED
 
     def draft(self, name: str, piece: str) -> None:
@@ -183,29 +184,29 @@ class MarkupReader(Scanner):
         if self._on_draft:
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
-    def event(self) -> None:
+    def begin_structure(self) -> None:
         """Records that a structure has begun, so that its characters aren't output as text."""
-        self._structured = self._fresh = True
-        self._space.clear()
-        self._tape = None
+        self._structured = self._after_structure = True
+        self._held_space.clear()
+        self._recorded = None
 
     def unfinished(self, what: str) -> ReadResult:
         """Drops an incomplete structure at the end of the input, with a warning."""
         self._at = len(self._window)
         self.warnings.append(Warn("unfinished_markup", f"the response ended inside {what}"))
-        self.event()
+        self.begin_structure()
         return ReadResult.CONSUMED
 
     def think(self, *closers: str) -> ReadResult:
         """Begins reasoning, which ends at one of the markers `closers`."""
         self._opened = self._inside = True
         self._closers = closers
-        self.event()
+        self.begin_structure()
         return ReadResult.CONSUMED
 
-    def say_all(self) -> None:
+    def emit_recorded(self) -> None:
         """Outputs the structure that is being parsed as text."""
-        self._say("".join(self._tape or ()))
+        self._emit_text("".join(self._recorded or ()))
 
     def broken(self, marker: str, end: str, name: str = "", header: str = "") -> Reading[ReadResult]:
         """Parses an invalid tool call again from its first marker.
@@ -215,7 +216,7 @@ class MarkupReader(Scanner):
                 complete tool call becomes text.
             header: the text between the marker and the arguments.
         """
-        pieces = [self.again(marker)]
+        pieces = [self.rewind(marker)]
         if not (yield from self.until(markers(end), pieces.append)):
             return self.unfinished("a tool call")
         return self.call(name, "".join(pieces).removeprefix(header)) if name else ReadResult.PLAIN_TEXT
@@ -223,111 +224,111 @@ class MarkupReader(Scanner):
     @property
     def unclosed(self) -> bool:
         """True if the input ended inside reasoning, or was empty."""
-        return self._inside or (self._head and not self._opened)
+        return self._inside or (self._at_start and not self._opened)
 
     def dropped(self, why: str) -> None:
         self.warnings.append(Warn("markup_dropped", why))
 
     def read(self) -> Reading[None]:
-        while marker := (yield from self._reason() if self._inside else self._speak()):
+        while marker := (yield from self._read_reasoning() if self._inside else self._read_text()):
             if self._inside:
-                yield from self._in_reasoning(marker)
+                yield from self._read_markup_in_reasoning(marker)
             else:
-                yield from self._in_text(marker)
+                yield from self._read_markup_in_text(marker)
 
-    def _speak(self) -> Reading[str]:
-        if self._fresh:
-            yield from self.span(NOT_SPACE, self._space.append)
+    def _read_text(self) -> Reading[str]:
+        if self._after_structure:
+            yield from self.span(NOT_SPACE, self._held_space.append)
             marker = yield from self.expect(self._wanted())
             if marker or self.at_end():
                 return marker
             self._begin()
-        return (yield from self.until(self._wanted(), self._show))
+        return (yield from self.until(self._wanted(), self._output))
 
     def _wanted(self) -> Markers:
         wanted = self._openers
-        if self._fresh:
-            wanted += self._heads if self._head else ()
+        if self._after_structure:
+            wanted += self._heads if self._at_start else ()
             wanted += self._followers if self.calls or self.behind else ()
-        wanted += self._all_closers if self._fresh or not self._closed else ()
-        wanted += tuple(self._think) if self._fresh and self._head and not self._opened else ()
+        wanted += self._all_closers if self._after_structure or not self._closed else ()
+        wanted += tuple(self._think) if self._after_structure and self._at_start and not self._opened else ()
         return markers(*wanted)
 
-    def _in_text(self, marker: str) -> Reading[None]:
-        if marker in self._frames:
-            self.event()
+    def _read_markup_in_text(self, marker: str) -> Reading[None]:
+        if marker in self._message_markers:
+            self.begin_structure()
             self.behind = marker
         elif marker in self._all_closers:
             self._opened = self._closed = True
-            self.event()
+            self.begin_structure()
         elif marker in self._think:
             self.think(self._think[marker])
-        elif marker not in self._strays:
-            yield from self._ask(marker)
+        elif marker not in self._removed_markers:
+            yield from self._offer_to_formats(marker)
 
-    def _ask(self, marker: str) -> Reading[None]:
-        self._head = self._head and marker not in self._heads
+    def _offer_to_formats(self, marker: str) -> Reading[None]:
+        self._at_start = self._at_start and marker not in self._heads
         for family in self._families:
             if marker not in family.openers + family.heads + family.followers:
                 continue
-            self._tape = [marker]
-            verdict = yield from family.read(self, marker)
-            tape, self._tape = "".join(self._tape or ()), None
-            if verdict is ReadResult.PLAIN_TEXT:
-                self._say(tape)
-            if verdict is not ReadResult.NOT_MINE:
+            self._recorded = [marker]
+            result = yield from family.read(self, marker)
+            recorded, self._recorded = "".join(self._recorded or ()), None
+            if result is ReadResult.PLAIN_TEXT:
+                self._emit_text(recorded)
+            if result is not ReadResult.NOT_MINE:
                 return
-            self.unread(tape[len(marker) :])
-        self._say(marker)
+            self.put_back(recorded[len(marker) :])
+        self._emit_text(marker)
 
-    def _reason(self) -> Reading[str]:
-        wanted = self._closers + self._interrupts
+    def _read_reasoning(self) -> Reading[str]:
+        wanted = self._closers + self._end_reasoning
         if self._repeatable:
-            yield from self.span(NOT_SPACE, self._think_aloud)
+            yield from self.span(NOT_SPACE, self._emit_reasoning)
             marker = yield from self.expect(markers(*wanted, *self._prompted))
             self._repeatable = False
             if marker or self.at_end():
                 return marker
-        return (yield from self.until(markers(*wanted), self._think_aloud))
+        return (yield from self.until(markers(*wanted), self._emit_reasoning))
 
-    def _in_reasoning(self, marker: str) -> Reading[None]:
+    def _read_markup_in_reasoning(self, marker: str) -> Reading[None]:
         if marker in self._closers:
             self._closed = True
         elif marker in self._prompted:
             self._closers = (self._prompted[marker],)
             return
-        elif marker in self._full and not (yield from self.match(self._full[marker], take=False)):
+        elif marker in self._required_after and not (yield from self.match(self._required_after[marker], take=False)):
             if self.cut and self._framing:
                 self.unfinished("a header")
             else:
-                self._think_aloud(marker)
+                self._emit_reasoning(marker)
             return
         else:
-            self.unread(marker)
+            self.put_back(marker)
         self._inside = False
-        self.event()
-        self.behind = marker if marker in self._frames else ""
+        self.begin_structure()
+        self.behind = marker if marker in self._message_markers else ""
 
     def _begin(self) -> None:
-        self._head = self._fresh = False
-        if self._space:
-            self._show("".join(self._space))
-            self._space.clear()
+        self._at_start = self._after_structure = False
+        if self._held_space:
+            self._output("".join(self._held_space))
+            self._held_space.clear()
 
-    def _say(self, text: str) -> None:
-        if self._fresh:
+    def _emit_text(self, text: str) -> None:
+        if self._after_structure:
             self._begin()
-        self._show(text)
+        self._output(text)
 
-    def _show(self, piece: str) -> None:
+    def _output(self, piece: str) -> None:
         self._out.append(self._kind(piece))
 
-    def _think_aloud(self, piece: str) -> None:
+    def _emit_reasoning(self, piece: str) -> None:
         self._out.append(ReasoningDelta(piece))
         if self.thought is not None:
             self.thought.append(piece)
 
-    def _shown(self) -> list[Delta]:
+    def _take_output(self) -> list[Delta]:
         out, self._out = self._out, []
         if len(out) < 2:
             return [*out]

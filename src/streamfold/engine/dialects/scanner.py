@@ -66,8 +66,8 @@ class Scanner(ABC):
         self._at = 0
         self._ended = False
         self._position = 0  # in the whole text
-        self._tape: list[str] | None = None  # what has been read since a structure may have begun
-        self._idle: tuple[Markers, _Sink] | None = None  # the question, where nothing is held back
+        self._recorded: list[str] | None = None  # what has been read since a structure may have begun
+        self._waiting: tuple[Markers, _Sink] | None = None  # what `until` waits for, if it holds back no text
         self._settled: dict[Markers, int] = {}  # see body()
         self._answered = False  # a sink has read enough, so the `until` that called it ends
         self._read_again = 0  # characters, see again()
@@ -80,11 +80,11 @@ class Scanner(ABC):
 
     def push(self, text: str) -> None:
         """Appends text to the input, and parses as much as possible."""
-        if self._idle and not self._idle[0].starts(text):
+        if self._waiting and not self._waiting[0].starts(text):
             self._position += len(text)
-            if self._tape is not None:
-                self._tape.append(text)
-            self._idle[1](text)
+            if self._recorded is not None:
+                self._recorded.append(text)
+            self._waiting[1](text)
             if not self._answered:
                 return
             text = ""
@@ -99,7 +99,7 @@ class Scanner(ABC):
     def at_end(self) -> bool:
         return self._ended and self._at >= len(self._window)
 
-    def broke_off(self) -> bool:
+    def is_truncated(self) -> bool:
         """Returns whether the input ended at this position, or inside a possible marker."""
         return self.cut or self.at_end()
 
@@ -118,9 +118,9 @@ class Scanner(ABC):
                 sink(self._take(stop))
             if self._stopped() or self._ended:
                 return ""
-            self._idle = (wanted, sink) if not self.cut else None
+            self._waiting = (wanted, sink) if not self.cut else None
             yield
-            self._idle = None
+            self._waiting = None
             if self._stopped():
                 return ""
 
@@ -207,7 +207,7 @@ class Scanner(ABC):
                 closes = False
                 if closed := is_json("".join(pieces) + piece[:end]):
                     self._answered = True
-                    self.unread(piece[end:])
+                    self.put_back(piece[end:])
                     piece = piece[:end]
             if brackets and end >= 0:
                 brackets.skip(piece, end)
@@ -232,25 +232,25 @@ class Scanner(ABC):
         number, end = passed
         if number < len(pieces):
             self._settled[ends] = self._position - len(marker)
-            self.unread("".join(pieces[number + 1 :]) + marker)
+            self.put_back("".join(pieces[number + 1 :]) + marker)
         return "".join(pieces[:number]).strip(), end
 
-    def again(self, marker: str) -> str:
+    def rewind(self, marker: str) -> str:
         """Returns the text after the current marker to the input. If parsing it again could take quadratic time, the
         method returns the text to the caller instead."""
-        read = "".join(self._tape or ())[len(marker) :]
+        read = "".join(self._recorded or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:
             return read
-        self.unread(read)
+        self.put_back(read)
         return ""
 
-    def unread(self, text: str) -> None:
+    def put_back(self, text: str) -> None:
         """Returns text to the input, so that it is parsed next."""
         self._position -= len(text)
-        if self._tape is not None:
-            tape = "".join(self._tape)
-            self._tape = [tape[: len(tape) - len(text)]]
+        if self._recorded is not None:
+            recorded = "".join(self._recorded)
+            self._recorded = [recorded[: len(recorded) - len(text)]]
         if self._window.endswith(text, 0, self._at):
             self._at -= len(text)
         else:
@@ -261,8 +261,8 @@ class Scanner(ABC):
         piece = self._window[self._at : stop]
         self._at = stop
         self._position += len(piece)
-        if self._tape is not None:
-            self._tape.append(piece)
+        if self._recorded is not None:
+            self._recorded.append(piece)
         return piece
 
     def _stopped(self) -> bool:
@@ -288,7 +288,7 @@ class Scanner(ABC):
         return self._window[at : at + wanted.longest] in wanted.beginnings
 
 
-def drop(_: str) -> None:
+def ignore(_: str) -> None:
     """Ignores the text."""
 
 

@@ -27,7 +27,7 @@ class _Tokens(Sections):
         """Returns the tool's name, or "" if it is missing, and the tool call's id."""
 
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str]:
-        text.event()
+        text.begin_structure()
         pieces: list[str] = []
         ends = (*self.section_ends, *self.call_begins, self.call_end)
         marker = yield from text.until(markers(*ends, self.arguments_begin), pieces.append)
@@ -61,9 +61,9 @@ class Kimi(_Tokens):
     call_end = "<|tool_call_end|>"
     arguments_begin = "<|tool_call_argument_begin|>"
 
-    openers = interrupts = (*section_begin, *call_begins)
-    boundaries = section_begin
-    strays = (*section_ends, call_end, arguments_begin)
+    openers = end_reasoning = (*section_begin, *call_begins)
+    always_end_reasoning = section_begin
+    removed_markers = (*section_ends, call_end, arguments_begin)
 
     def name(self, header: str) -> tuple[str, str | None]:
         base, colon, number = header.rpartition(":")
@@ -90,7 +90,7 @@ class DeepSeek(_Tokens):
     fenced_header = "function"
 
     openers = (*section_begin, *call_begins)
-    strays = (*section_ends, call_end, arguments_begin)
+    removed_markers = (*section_ends, call_end, arguments_begin)
 
     def name(self, header: str) -> tuple[str, str | None]:
         return header, None
@@ -107,7 +107,7 @@ def _fenced_name(text: MarkupReader) -> Reading[str]:
     yield from text.span(NOT_SPACE, pieces.append)
     fence = yield from text.expect(markers("```json"))
     if not fence or not name:
-        text.unread("".join(pieces) + fence)
+        text.put_back("".join(pieces) + fence)
     return "".join(name).strip() if fence else ""
 
 

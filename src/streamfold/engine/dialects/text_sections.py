@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from .grammar import TokenPattern
 from .reader import MarkupFormat, MarkupReader, ReadResult
-from .scanner import Reading, drop, markers
+from .scanner import Reading, ignore, markers
 
 
 class Sections(MarkupFormat, ABC):
@@ -35,7 +35,7 @@ class Sections(MarkupFormat, ABC):
         if self.opening and not (yield from text.match(self.opening, take=False)):
             certain = text.cut and not self.divided
             return text.unfinished("a section of tool calls") if certain else ReadResult.NOT_MINE
-        text.event()
+        text.begin_structure()
         ended = False
         marker = yield from self.mark(text)
         while marker in self.call_begins:
@@ -48,21 +48,21 @@ class Sections(MarkupFormat, ABC):
             marker = end if end in self.call_begins + self.section_ends else (yield from self.mark(text))
         if not marker and (not ended or text.cut):
             return text.unfinished("a section of tool calls")
-        text.event()
+        text.begin_structure()
         return ReadResult.CONSUMED
 
     def _alone(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         end = yield from self.call(text, marker, alone=True)
         if end is None:
             return text.unfinished("a tool call") if text.cut else ReadResult.NOT_MINE
-        text.event()
+        text.begin_structure()
         if end in self.call_begins + self.section_ends:
-            text.unread(end)
+            text.put_back(end)
         return ReadResult.CONSUMED
 
     def mark(self, text: MarkupReader) -> Reading[str]:
         """Drops text up to the next marker of the section. Returns the marker, or "" at the end of the input."""
-        return (yield from text.until(markers(*self.call_begins, *self.section_ends), drop))
+        return (yield from text.until(markers(*self.call_begins, *self.section_ends), ignore))
 
     @abstractmethod
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
 from .python_literals import python_literal
 from .reader import MarkupFormat, MarkupReader, ReadResult
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 from .typed_values import declared_types, json_object, json_string, member, typed_json
 from .xml_tags import QUOTED, VALUE, attribute
 
@@ -50,20 +50,22 @@ class Qwen3Coder(_Tagged):
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
         if marker == self.end:
-            text.event()
+            text.begin_structure()
             return ReadResult.CONSUMED
         if marker == self.begin:
-            yield from text.span(NOT_SPACE, drop)
-            marker = yield from text.expect(markers(_FUNCTION, _FUNCTION_NAMED) if self.full else markers(_FUNCTION))
+            yield from text.span(NOT_SPACE, ignore)
+            functions = markers(_FUNCTION, _FUNCTION_NAMED) if self.required_after else markers(_FUNCTION)
+            marker = yield from text.expect(functions)
             if not marker:
-                return text.unfinished("a tool call") if self.full and text.broke_off() else ReadResult.NOT_MINE
+                is_cut = self.required_after and text.is_truncated()
+                return text.unfinished("a tool call") if is_cut else ReadResult.NOT_MINE
         name, _ = yield from _header(text, marker)
         if not name:
             return text.unfinished("a tool call") if text.at_end() else ReadResult.NOT_MINE
         values: dict[str, str] = {}
         texts: set[str] = set()
         inside = markers(_PARAMETER_NAMED if marker == _FUNCTION_NAMED else _PARAMETER, _FUNCTION_END, self.end)
-        yield from text.span(NOT_SPACE, drop)
+        yield from text.span(NOT_SPACE, ignore)
         tag = yield from text.expect(inside)
         while tag in (_PARAMETER, _PARAMETER_NAMED):
             key, is_text = yield from _header(text, tag)
@@ -75,11 +77,11 @@ class Qwen3Coder(_Tagged):
             if is_text:
                 texts.add(key)
             if tag == _PARAMETER_END:
-                yield from text.span(NOT_SPACE, drop)
+                yield from text.span(NOT_SPACE, ignore)
                 tag = yield from text.expect(inside)
         if tag:
             return text.call(name, self.arguments(name, values, texts))
-        return text.unfinished("a tool call") if text.broke_off() else ReadResult.PLAIN_TEXT
+        return text.unfinished("a tool call") if text.is_truncated() else ReadResult.PLAIN_TEXT
 
 
 class Seed(Qwen3Coder):
@@ -93,8 +95,8 @@ class Seed(Qwen3Coder):
     begin, end = "<seed:tool_call>", "</seed:tool_call>"
     openers = (begin, _FUNCTION)
     followers = (end,)
-    interrupts = boundaries = (begin,)
-    full = {
+    end_reasoning = always_end_reasoning = (begin,)
+    required_after = {
         begin: TokenPattern(
             SPACES,
             one_of(
@@ -125,30 +127,30 @@ class GLM(_Tagged):
     openers = (_BEGIN,)
 
     def read(self, text: MarkupReader, marker: str) -> Reading[ReadResult]:
-        yield from text.span(NOT_SPACE, drop)
+        yield from text.span(NOT_SPACE, ignore)
         if text.at_end():
             return ReadResult.NOT_MINE
         pieces: list[str] = []
         yield from text.span(_NO_NAME, pieces.append)
         name = "".join(pieces)
-        yield from text.span(NOT_SPACE, drop)
+        yield from text.span(NOT_SPACE, ignore)
         tag = yield from text.expect(_IN_CALL)
-        if not name or not (tag or text.broke_off()):
+        if not name or not (tag or text.is_truncated()):
             return ReadResult.NOT_MINE
         values: dict[str, str] = {}
         while tag == _KEY:
             keys: list[str] = []
             found: list[str] = []
             yield from text.until(markers(_KEY_END), keys.append)
-            yield from text.span(NOT_SPACE, drop)
+            yield from text.span(NOT_SPACE, ignore)
             tag = yield from text.expect(markers(_VALUE))
             if tag and (yield from text.until(markers(_VALUE_END), found.append)):
                 values["".join(keys).strip()] = "".join(found)
-                yield from text.span(NOT_SPACE, drop)
+                yield from text.span(NOT_SPACE, ignore)
                 tag = yield from text.expect(_IN_CALL)
         if tag == _END:
             return text.call(name, self.arguments(name, values))
-        return text.unfinished("a tool call") if text.broke_off() else ReadResult.PLAIN_TEXT
+        return text.unfinished("a tool call") if text.is_truncated() else ReadResult.PLAIN_TEXT
 
 
 _IN_CALL = markers(_KEY, _END)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from .grammar import SPACES, TokenPattern, literal, one_of, optional, repeat
 from .reader import MarkupReader
-from .scanner import NOT_SPACE, Reading, drop, markers
+from .scanner import NOT_SPACE, Reading, ignore, markers
 from .text_sections import Sections
 from .typed_values import json_object, json_or_text, json_string, member, typed_json
 
@@ -52,12 +52,12 @@ class _Tags(Sections):
         header = yield from text.match(self.header)
         if header is None or (alone and self.declared_alone and self.name(header) not in self.tools):
             return None
-        text.event()
+        text.begin_structure()
         name, ends = self.name(header), self.call_ends + self.section_ends
         arguments: str | None = ""
         end = self.call_ends[0]
         if not header.group().endswith("/>"):
-            if self.bodies and (yield from text.span(NOT_SPACE, drop)) == "{":
+            if self.bodies and (yield from text.span(NOT_SPACE, ignore)) == "{":
                 arguments, end = yield from text.body(markers(*ends))
             else:
                 arguments, end = yield from self._arguments(text, self.tools.get(name, {}))
@@ -70,14 +70,14 @@ class _Tags(Sections):
                 f"a call of {name!r}, because the tag of an argument can't be read" if name else "a call without a name"
             )
             text.dropped(what)
-            text.event()
+            text.begin_structure()
         return end
 
     def _arguments(self, text: MarkupReader, schema: Mapping[str, Any]) -> Reading[tuple[str | None, str]]:
         inside = markers(*self.keys, *self.call_ends, *self.section_ends, *self.call_begins)
         values: dict[str | None, str] = {}
         body, readable = "", True
-        tag = yield from text.until(inside, drop)
+        tag = yield from text.until(inside, ignore)
         while closers := self.keys.get(tag):
             begin = tag
             key = yield from text.match(self.key)
@@ -92,7 +92,7 @@ class _Tags(Sections):
                     name, value = self.value("".join(pieces), key, schema)
                     values[name] = value
             if key is None or tag in closers:
-                tag = yield from text.until(inside, drop)
+                tag = yield from text.until(inside, ignore)
         if not readable:
             return None, tag
         return body or json_object((name, value) for name, value in values.items() if name is not None), tag
@@ -135,7 +135,7 @@ class DSML(_Tags):
     bodies = True
 
     openers = (*section_begins, *call_begins)
-    interrupts = boundaries = section_begins
+    end_reasoning = always_end_reasoning = section_begins
 
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
         name, flag = attribute(key), key["flag"]
@@ -167,9 +167,9 @@ class Kimi3(_Tags):
     wholes = (f"{_OPEN}json",)
 
     openers = (*section_begins, *call_begins)
-    strays = (_closed("tools"),)
-    frames = (f"{_OPEN}response{_SEP}", _closed("response"), _closed("message"), "<|end_of_msg|>")
-    interrupts = boundaries = (*section_begins, *frames)
+    removed_markers = (_closed("tools"),)
+    message_markers = (f"{_OPEN}response{_SEP}", _closed("response"), _closed("message"), "<|end_of_msg|>")
+    end_reasoning = always_end_reasoning = (*section_begins, *message_markers)
     think = {f"{_OPEN}think{_SEP}": _closed("think")}
 
     def name(self, header: re.Match[str]) -> str:
@@ -204,8 +204,8 @@ class MiniMax(_Tags):
     declared_alone = True
 
     openers = (_SECTION, _INVOKE)
-    interrupts = boundaries = (_SECTION,)
-    full = {_SECTION: TokenPattern(SPACES, literal(_INVOKE))}
+    end_reasoning = always_end_reasoning = (_SECTION,)
+    required_after = {_SECTION: TokenPattern(SPACES, literal(_INVOKE))}
 
     def value(self, text: str, key: re.Match[str], schema: Mapping[str, Any]) -> tuple[str, str]:
         name = attribute(key)
