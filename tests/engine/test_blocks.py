@@ -30,7 +30,7 @@ def test_text_of_overlapping_blocks_is_not_mixed() -> None:
     blocks = BlockAssembler()
     made = shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), piece(0, "b"), BlockEnd(0), piece(1, "y"))
     assert made == [TextDelta("a"), TextDelta("b"), TextDelta("x"), TextDelta("y")]
-    assert blocks.settle() == []
+    assert blocks.release() == []
     assert [block["text"] for block in blocks.content({})] == ["ab", "xy"]
 
 
@@ -44,7 +44,7 @@ def test_texts_come_in_the_order_of_their_blocks() -> None:
         blocks = BlockAssembler()
         made = shown(blocks, *map(text, range(len(words))), *(left[at].pop(0) for at in order))
         assert "".join(delta.text for delta in made if isinstance(delta, TextDelta)) == "abcdef"
-        assert blocks.settle() == []
+        assert blocks.release() == []
         assert [block["text"] for block in blocks.content({})] == words
 
 
@@ -61,7 +61,7 @@ def test_text_that_still_waits_is_shown_at_the_end() -> None:
     """Nothing is lost where no block is ever closed."""
     blocks = BlockAssembler()
     assert shown(blocks, text(0), piece(0, "a"), text(1), piece(1, "x"), text(2), piece(2, "y")) == [TextDelta("a")]
-    assert blocks.settle() == [TextDelta("x"), TextDelta("y")]
+    assert blocks.release() == [TextDelta("x"), TextDelta("y")]
 
 
 def test_the_input_of_a_server_tool_is_nobody_s_call() -> None:
@@ -96,7 +96,7 @@ def test_a_call_that_the_server_ran_is_not_handed_out() -> None:
     assert shown(blocks, call, BlockEnd(None, call=True)) == []
     assert blocks.take_from_client(RanOnServer(None, "f")) == 0
     assert shown(blocks, result) == []
-    assert blocks.settle() == []
+    assert blocks.release() == []
     assert len(blocks.content({})) == 2
 
 
@@ -127,4 +127,4 @@ def test_arguments_at_paths() -> None:
     call = Block(None, "call", {"functionCall": {"name": "f"}}, "args", ToolCallDelta(None, "a", "f"), held=True)
     value = BlockPiece(None, "call", "args", PathValue("$.city", "Paris"), "path")
     assert shown(blocks, call, value, BlockEnd(None, call=True)) == []
-    assert blocks.settle() == [ToolCallDelta(0, "a", "f", '{"city":"Paris"}', ended=True, held=True)]
+    assert blocks.release() == [ToolCallDelta(0, "a", "f", '{"city":"Paris"}', ended=True, held=True)]

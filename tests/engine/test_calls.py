@@ -133,7 +133,7 @@ def test_arguments_left_over_under_another_index(call_id):
         ToolCallDelta(2, call_id, arguments=":1}"),
     ):
         calls.feed(part)
-    calls.mark_strays()
+    calls.mark_ambiguous()
     assert [(call.name, call.text, call.lost_pieces) for call in calls.finish()] == [
         ("f", "", True),
         ("", '{"x"', False),
@@ -146,7 +146,7 @@ def test_arguments_left_over_of_another_id():
     calls = ToolCallAssembler()
     for part in (ToolCallDelta(0, "a", "f", ""), ToolCallDelta(1, "b", arguments="{}")):
         calls.feed(part)
-    calls.mark_strays()
+    calls.mark_ambiguous()
     assert [(call.name, call.lost_pieces) for call in calls.finish()] == [("f", False), ("", False)]
 
 

@@ -330,10 +330,10 @@ class StreamAccumulator:
         self._begun = False
         self.calls_begun = 0
         self._marks: list[ExtraPart] = []
-        self._late = False  # a call has begun, or a mark waits for the next chunk
+        self._needs_details = False  # a call has begun, or a mark waits for the next chunk
         self._extras: dict[str, list[Any]] = {}
-        self._places: set[int | None] = set()  # of extras among the parts of the answer
-        self._kept = 0  # characters of the extras
+        self._item_places: set[int | None] = set()  # of extras among the parts of the answer
+        self._other_chars = 0  # characters of the extras
         self._warnings = WarningList(limits.warnings, listener)
         self.warn = self._warnings.add
         self._reply: Reply | None = None
@@ -355,8 +355,8 @@ class StreamAccumulator:
         if type(delta) is TextDelta:  # nearly every event
             self._begun = True
             shown = self._text.add(delta.text)
-            if self._late and shown:
-                return StreamChunk(shown, details=self._place())
+            if self._needs_details and shown:
+                return StreamChunk(shown, details=self._take_details())
             return StreamChunk(shown) if shown else None
         if type(delta) is Meta:
             self._begun = True
@@ -372,8 +372,8 @@ class StreamAccumulator:
         if type(delta) is ReasoningDelta:
             self._begun = self._reasoned = True
             shown = self._reasoning.add(delta.text)
-            if self._late and shown:
-                return StreamChunk(reasoning=shown, details=self._place())
+            if self._needs_details and shown:
+                return StreamChunk(reasoning=shown, details=self._take_details())
             return StreamChunk(reasoning=shown) if shown else None
         if type(delta) is ToolCallDelta:
             self._begun = True
@@ -383,7 +383,7 @@ class StreamAccumulator:
             if self._listener and placed:
                 self._listener(placed)
             if placed and placed.opened:
-                self.calls_begun, self._late = len(self.calls), True
+                self.calls_begun, self._needs_details = len(self.calls), True
             return self._call_chunk(placed, self._positions) if placed and self._positions else None
         return self._feed_rare(delta)
 
@@ -397,8 +397,8 @@ class StreamAccumulator:
                 if delta.continues:
                     self._begun = True
                     return None
-                self.calls.confirm()  # everything before it is the model's own
-                self.blocks.confirm(stopped=delta.reason == "stop")
+                self.calls.note_finish_reason()  # everything before it is the model's own
+                self.blocks.note_finish_reason(stopped=delta.reason == "stop")
             case RefusalDelta(text, part):
                 shown = self._refusal.add(text)
                 if shown and self._shows_refusals:
@@ -410,7 +410,7 @@ class StreamAccumulator:
                     if self._listener:
                         self._listener(placement)
             case ExtraPart(name, value, whole, place):
-                self._places.add(place)
+                self._item_places.add(place)
                 if name == "output" or not whole:  # other lists are about the answer: `container`, `stop_details`
                     parts = value if whole else (value,)
                     self._has_parts = self._has_parts or any(map(_says_something, parts))
@@ -422,7 +422,7 @@ class StreamAccumulator:
                     self._extras.setdefault(name, []).append(value)
                     if name == "output" and self._positions:
                         self._begun = True
-                        return StreamChunk(details=self._place(item=value))
+                        return StreamChunk(details=self._take_details(item=value))
             case Warn(code, detail):
                 self.warn(code, detail)
                 return None
@@ -570,18 +570,18 @@ class StreamAccumulator:
     def warnings(self) -> tuple[ReplyWarning, ...]:
         return tuple(self._warnings.all())
 
-    def keep(self, chars: int, *, repeats: bool = False) -> None:
+    def count_other_chars(self, chars: int, *, repeats: bool = False) -> None:
         """Adds `chars` to the response's size besides its text, which `limits.other_chars` limits. With `repeats`,
         only the largest SSE event counts, because each event repeats the previous one."""
-        self._kept = max(self._kept, chars) if repeats else self._kept + chars
-        if self._kept > self._limits.other_chars:
+        self._other_chars = max(self._other_chars, chars) if repeats else self._other_chars + chars
+        if self._other_chars > self._limits.other_chars:
             raise ProtocolError(
                 f"the answer has more than {self._limits.other_chars} characters besides its text (limits.other_chars)"
             )
 
     def mark(self, mark: ExtraPart) -> None:
         self._marks.append(mark)
-        self._late = True
+        self._needs_details = True
 
     def _fail(self, failure: Failure) -> StreamChunk | None:
         info = failure.info
@@ -635,7 +635,7 @@ class StreamAccumulator:
             self.warn("not_continued", f"the finish reason {self._finish.raw!r} arrived without a continuation token")
         text, reasoning = self._text.finish(), self._reasoning.finish()
         self._refusal.finish()
-        self.calls.mark_strays()
+        self.calls.mark_ambiguous()
         ending = CallDelivery(self.warn, self._tool_choice, self._names, self._tools, self._finish, self.meta)
         others, order = self._hosted.calls(self._extras, self._finish, self.warn)
         calls, opened, reason, answer, others = ending.decide(self.calls.finish(), others)
@@ -652,9 +652,9 @@ class StreamAccumulator:
         reply.answer, reply.tool_calls, reply.finish_reason = answer, delivered, reason
         self._reply, self.finished = reply, True
         last = (text, delivered or None, True, reasoning, reason, reply.usage)
-        if not self._late:
+        if not self._needs_details:
             return StreamChunk(*last)
-        details = self._place()
+        details = self._take_details()
         if self._positions:
             numbers = {call.id: number for call, number in zip(calls, self._positions.numbers(opened), strict=True)}
             later = count(len(self.calls))
@@ -664,7 +664,7 @@ class StreamAccumulator:
     def _call_chunk(self, match: CallMatch, positions: CallPositions) -> StreamChunk | None:
         part, call = match.part, match.call
         if match.opened:
-            positions.add(call, None if self.blocks else self._places)
+            positions.add(call, None if self.blocks else self._item_places)
         elif part.whole or not part.arguments:
             return None
         update = ToolCallUpdate(
@@ -678,12 +678,12 @@ class StreamAccumulator:
             positions.is_in_order(call),
             not self._tool_names or call.name in self._tool_names,
         )
-        return StreamChunk(details=self._place(update))
+        return StreamChunk(details=self._take_details(update))
 
-    def _place(self, update: ToolCallUpdate | None = None, item: Any = None) -> ChunkDetails:
+    def _take_details(self, update: ToolCallUpdate | None = None, item: Any = None) -> ChunkDetails:
         """Returns the details of the next chunk, with the marks that wait for a chunk."""
         marks, self._marks = tuple(self._marks), []
-        self._late = self.calls_begun > 0
+        self._needs_details = self.calls_begun > 0
         return ChunkDetails(self.calls_begun, marks, update, item=item)
 
 

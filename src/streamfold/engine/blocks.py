@@ -7,7 +7,7 @@ until all earlier blocks of the same kind are closed.
 
 If the start of a tool call is missing, its arguments become a tool call without a name. These arguments may
 belong to one of the other tool calls. Each tool call for which this is possible gets an error
-(`ToolCallAssembler.mark_strays`).
+(`ToolCallAssembler.mark_ambiguous`).
 """
 
 from __future__ import annotations
@@ -146,10 +146,10 @@ class BlockAssembler:
         self._by_index: dict[int, _BlockState] = {}
         self._showing: dict[BlockKind, _BlockState] = {}  # the block whose text is shown, of each kind
         self._last: dict[BlockKind, _BlockState] = {}  # the newest block of each kind
-        self._calling: _BlockState | None = None  # the call that was named last
+        self._named_call: _BlockState | None = None  # the call that was named last
         self._named: dict[tuple[str, str | None], _BlockState] = {}  # calls by id and name, the newest of each
-        self._strays: dict[int | None, _BlockState] = {}  # calls whose beginning did not come
-        self._behind_reason = False
+        self._headless_calls: dict[int | None, _BlockState] = {}  # calls whose beginning did not come
+        self._has_finish_reason = False
         self._stopped = False
         self._again: _ExpectedAgain | None = None
         self._recent: list[tuple[int, str | None, Any]] = []  # since the last event with an id; no member: a new block
@@ -182,9 +182,9 @@ class BlockAssembler:
                 return block.end_marks()
         return []
 
-    def confirm(self, *, stopped: bool) -> None:
+    def note_finish_reason(self, *, stopped: bool) -> None:
         """Records that a finish reason arrived. `stopped` is true if the model completed its response."""
-        self._behind_reason, self._stopped = True, stopped
+        self._has_finish_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
@@ -196,7 +196,7 @@ class BlockAssembler:
         """
         out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
         self._by_index.clear()
-        self._strays.clear()
+        self._headless_calls.clear()
         return out
 
     def held_calls(self) -> list[tuple[str, str]]:
@@ -208,11 +208,11 @@ class BlockAssembler:
             if (call := block.begun.call) is not None and block.begun.held and not block.counted and call.name
         ]
 
-    def settle(self) -> list[Delta]:
+    def release(self) -> list[Delta]:
         """Ends the response. Returns the deltas that were held back."""
-        return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.settle_texts()]
+        return [*(delta for block in self._blocks for delta in self._count(block, ended=True)), *self.release_texts()]
 
-    def settle_texts(self) -> list[Delta]:
+    def release_texts(self) -> list[Delta]:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
@@ -235,8 +235,8 @@ class BlockAssembler:
 
     def _find_call(self, index: int | None) -> _BlockState | None:
         """Without an index, a piece belongs to the newest named tool call if it is still open."""
-        if index is None and self._calling is not None and not self._calling.closed:
-            return self._calling
+        if index is None and self._named_call is not None and not self._named_call.closed:
+            return self._named_call
         return self._find(index)
 
     def _find_ended(self, end: BlockEnd) -> _BlockState | None:
@@ -245,7 +245,7 @@ class BlockAssembler:
     def has(self, index: int) -> bool:
         return index in self._by_index
 
-    def passed_id(self) -> None:
+    def note_event_id(self) -> None:
         """Records that an SSE event had an id. After a reconnect, the server repeats only events that came after
         this event."""
         self._recent.clear()
@@ -287,7 +287,7 @@ class BlockAssembler:
         if name in self._named and begun.held:  # the next piece of an open call: Gemini may name it again
             named = self._named[name]
             if not named.closed and named.begun.call is not None:
-                self._calling = named
+                self._named_call = named
                 return self._close(named) if begun.whole else out
         if begun.index is not None:  # a second block under one index is another block
             before = self._by_index.pop(begun.index, None)
@@ -307,7 +307,7 @@ class BlockAssembler:
         if begun.index is not None:
             self._by_index[begun.index] = block
         if begun.kind == "call":
-            self._calling, block.late = block, self._behind_reason
+            self._named_call, block.late = block, self._has_finish_reason
         if call is not None:
             if name is not None:
                 self._named[name] = block
@@ -317,10 +317,10 @@ class BlockAssembler:
             self._show(block, shown, out)
         return out
 
-    def _stray(self, piece: BlockPiece) -> _BlockState:
-        if (block := self._strays.get(piece.index)) is None:
+    def _headless_call(self, piece: BlockPiece) -> _BlockState:
+        if (block := self._headless_calls.get(piece.index)) is None:
             begun = Block(piece.index, "call", {}, piece.member, ToolCallDelta(None))
-            block = self._strays[piece.index] = _BlockState(len(self._blocks), begun)
+            block = self._headless_calls[piece.index] = _BlockState(len(self._blocks), begun)
             self._blocks.append(block)
         return block
 
@@ -351,13 +351,13 @@ class BlockAssembler:
         if block is None or block.begun.kind not in (piece.kind, "other"):
             if piece.kind != "call" or piece.value == "":
                 return out
-            block = self._stray(piece)
+            block = self._headless_call(piece)
         value, member, how = piece.value, piece.member, piece.how
         if self.name != "blocks" and how in ("append", "json", "add"):
             if self._again and (value := self._again.new_part(block.number, member, value)) is None:
                 return out
             self._recent.append((block.number, member, value))
-        if self._behind_reason and piece.kind == "call":
+        if self._has_finish_reason and piece.kind == "call":
             block.late = True
         if how == "append" or how == "json":
             if how == "json" and member not in block.json:
@@ -373,7 +373,7 @@ class BlockAssembler:
                 self._show(block, value, out)
             return out
         if type(value) is PathValue:
-            with _putting_together():
+            with _as_protocol_error():
                 block.path_values().feed(value)
             return out
         if how == "call":
@@ -418,7 +418,7 @@ class BlockAssembler:
         goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
         brought = bool(block.pieces) and any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         if goes_on or block.values:
-            with _putting_together():
+            with _as_protocol_error():
                 text = block.path_values().text(whole=not goes_on)
         elif brought:
             text = ""
@@ -434,7 +434,7 @@ class BlockAssembler:
 
 
 @contextmanager
-def _putting_together() -> Iterator[None]:
+def _as_protocol_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, RecursionError) as exc:

@@ -72,7 +72,7 @@ class TextDeduplicator:
         self._current: dict[bool, _Shown] = {}  # the part that is shown, of messages and of reasoning (True)
         self._waiting: dict[bool, list[tuple[type[PartedDelta], _Shown]]] = {}  # behind it
         self._done: set[int | None] = set()  # positions of items that are done
-        self._nameless: dict[Hashable, _Shown] = {}
+        self._unnumbered: dict[Hashable, _Shown] = {}
         self._forms: dict[Hashable, str] = {}
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
@@ -213,7 +213,7 @@ class TextDeduplicator:
             keys.append((kind, "item", item, number))
         found = next((self._parts[key] for key in keys if key in self._parts), None)
         if found is None and (whole or not keys):
-            found = self._nameless.pop((kind, number), None)
+            found = self._unnumbered.pop((kind, number), None)
             if found and found.ended and not whole:
                 found = None
         found = found or _Shown()
@@ -222,8 +222,8 @@ class TextDeduplicator:
         for key in keys:
             self._parts[key] = found
         if not keys:
-            self._nameless[kind, number] = found
-        if len(self._parts) + len(self._nameless) > _MOST_PARTS:
+            self._unnumbered[kind, number] = found
+        if len(self._parts) + len(self._unnumbered) > _MOST_PARTS:
             raise ProtocolError(f"the answer has more than {_MOST_PARTS} parts")
         return found
 

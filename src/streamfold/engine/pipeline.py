@@ -78,7 +78,7 @@ class Pipeline:
         self._finished = False  # a finish reason has come that nothing should follow
         self._has_items = False  # some have come that are no texts and no calls, or are done
         self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
-        self._passes = self._dialect is None  # deltas go to the accumulator unchanged
+        self._is_direct = self._dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
         """Appends the chunks of one SSE event to `chunks`. `data` is the event's data, by which repeated events are
@@ -95,17 +95,17 @@ class Pipeline:
                     if delta.part is None:  # type: ignore[union-attr]
                         self._show_texts(self._parts.release(), chunks)
                     for new in self._parts.feed(delta):  # type: ignore[arg-type]
-                        self._filter(new, chunks)
-                elif not self._passes:
-                    self._filter(delta, chunks)
+                        self._through_dialect(new, chunks)
+                elif not self._is_direct:
+                    self._through_dialect(delta, chunks)
                 elif (chunk := accumulator.feed(delta)) is not None:  # nearly every event
                     chunks.append(chunk)
-            elif kind is ToolCallDelta and self._passes:
+            elif kind is ToolCallDelta and self._is_direct:
                 if (chunk := accumulator.feed(delta)) is not None:
                     chunks.append(chunk)
             elif kind is BlockPiece and delta.kind in _COUNTED and _is_counted(delta):  # type: ignore[union-attr, arg-type]
                 made = accumulator.blocks.grow(delta)  # type: ignore[arg-type]
-                if len(made) == 1 and type(made[0]) in _SHOWN and self._passes:
+                if len(made) == 1 and type(made[0]) in _SHOWN and self._is_direct:
                     if (chunk := accumulator.feed(made[0])) is not None:  # nearly every event
                         chunks.append(chunk)
                 elif made:
@@ -117,7 +117,7 @@ class Pipeline:
             elif kind is UsageUpdate:
                 accumulator.count_usage(delta)  # type: ignore[arg-type]
             elif kind is ItemSummary:
-                for fact in self._behind_what_came(delta):  # type: ignore[arg-type]
+                for fact in self._missing_deltas(delta):  # type: ignore[arg-type]
                     if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta) and fact.part is not None:
                         self._show_texts(self._parts.feed(fact), chunks)
                     else:
@@ -128,21 +128,21 @@ class Pipeline:
                         self.feed(facts, "", chunks)  # the summary counts the bytes
             elif kind is Sequence:
                 if delta.id:  # type: ignore[union-attr]
-                    accumulator.blocks.passed_id()
+                    accumulator.blocks.note_event_id()
                 if (warning := self.numbers.feed(delta, data)) is not None:  # type: ignore[arg-type]
                     accumulator.warn(warning.code, warning.detail)
                     if warning.code == "repeated_event":
                         return
                     accumulator.calls.mark_gap()
             elif kind in _OF_BLOCKS:
-                if self._take_block(delta, data, chunks):  # type: ignore[arg-type]
+                if self._feed_block(delta, data, chunks):  # type: ignore[arg-type]
                     return
-            elif not self._passes or kind in _RARE:
+            elif not self._is_direct or kind in _RARE:
                 if kind is ExtraPart and not kept:
                     is_list = delta.name == "output" and delta.whole  # type: ignore[union-attr]
-                    accumulator.keep(len(data), repeats=is_list)
+                    accumulator.count_other_chars(len(data), repeats=is_list)
                     kept = self._has_items = True
-                self._filter(delta, chunks)
+                self._through_dialect(delta, chunks)
                 if kind is ExtraPart and delta.name == "output":  # type: ignore[union-attr]
                     self._show_texts(self._parts.finish_item(delta.place), chunks)  # type: ignore[union-attr]
             elif (chunk := accumulator.feed(delta)) is not None:
@@ -161,7 +161,7 @@ class Pipeline:
                 delta = replace(delta, text=delta.text[len(shown) :], whole=False)
             self.feed([delta], "", chunks)
 
-    def _behind_what_came(self, summary: ItemSummary) -> list[Delta]:
+    def _missing_deltas(self, summary: ItemSummary) -> list[Delta]:
         """Returns the deltas of the items in the server's final list that haven't arrived yet.
 
         The result is empty if the items that have arrived aren't the first items of the list.
@@ -196,7 +196,7 @@ class Pipeline:
     def _show_texts(self, texts: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for text in texts:
             shown: list[StreamChunk] = []
-            self._filter(text, shown)
+            self._through_dialect(text, shown)
             for chunk in shown:
                 if (chunk.refusal or not chunk.silent) and isinstance(text, PartedDelta):
                     chunk.details = ChunkDetails(
@@ -204,7 +204,7 @@ class Pipeline:
                     )
             chunks += shown
 
-    def _take_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
+    def _feed_block(self, delta: _OfBlocks, data: str, chunks: list[StreamChunk]) -> bool:
         """Processes a delta of an API whose messages consist of content blocks. Returns true if the rest of the SSE
         event must be skipped.
 
@@ -221,7 +221,7 @@ class Pipeline:
             accumulator.warn("repeated_event", "the server sent message_start twice; the second one was ignored")
             return True
         if not isinstance(delta, BlockEnd):
-            accumulator.keep(len(data))
+            accumulator.count_other_chars(len(data))
         if isinstance(delta, RanOnServer):
             if (number := blocks.take_from_client(delta)) is not None:
                 accumulator.calls.take_from_client(number)
@@ -250,7 +250,7 @@ class Pipeline:
         if self._accumulator.blocks.has_skipped:
             self._accumulator.warn("repeated_event", "repeated SSE events were skipped")
         self._show_texts(self._parts.release(), chunks)
-        self.feed(self._accumulator.blocks.settle(), "", chunks)
+        self.feed(self._accumulator.blocks.release(), "", chunks)
         self._accumulate(self._held_back(), chunks)
         if leak := leak_warning(self._accumulator.buffers[TextDelta].text, self._read, self._context):
             self._accumulator.warn("leaked_markup", leak)
@@ -267,10 +267,10 @@ class Pipeline:
         """Appends chunks with text that was held back to `chunks`. There are no chunks for tool calls, because the
         response ends with an error."""
         self._show_texts(self._parts.release(), chunks)
-        self._accumulate(self._accumulator.blocks.settle_texts(), chunks)
+        self._accumulate(self._accumulator.blocks.release_texts(), chunks)
         self._accumulate((held for held in self._held_back() if isinstance(held, TextDelta | ReasoningDelta)), chunks)
 
-    def _filter(self, delta: Delta, chunks: list[StreamChunk]) -> None:
+    def _through_dialect(self, delta: Delta, chunks: list[StreamChunk]) -> None:
         if self._finished:
             if isinstance(delta, TextDelta) and delta.text:
                 self._accumulator.warn("late_content", "text arrived after the finish reason")
@@ -279,7 +279,7 @@ class Pipeline:
         if isinstance(delta, Finish):
             self._show_texts(self._parts.release(), chunks)
             self._finished = not delta.more
-            self._passes = self._passes and delta.more
+            self._is_direct = self._is_direct and delta.more
             self._accumulator.feed(delta)
             return
         if isinstance(delta, (StreamEnd, Failure)) and not self._accumulator.will_continue:

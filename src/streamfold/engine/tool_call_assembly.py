@@ -383,7 +383,7 @@ class ToolCallAssembler:
         Raises:
             ProtocolError: the response exceeds a limit.
         """
-        if part.is_empty and not self._tells(part):
+        if part.is_empty and not self._has_meaning(part):
             return None
         call, rule = self._find(part) if part.item is None else self._find_item(part)
         return self._place(part, call, rule)
@@ -418,7 +418,7 @@ class ToolCallAssembler:
                 match.call.listed = number
         return list(placed.values())
 
-    def confirm(self) -> None:
+    def note_finish_reason(self) -> None:
         """Records that a finish reason arrived. The tool calls so far are therefore not late."""
         for call in self._opened:
             call.late = False
@@ -434,7 +434,7 @@ class ToolCallAssembler:
         for call in self._opened:
             call.gap_at = None
 
-    def mark_strays(self) -> None:
+    def mark_ambiguous(self) -> None:
         """Marks tool calls that may lack arguments, because arguments without a name arrived.
 
         Such arguments may belong to a tool call with the same id. Without an id, they may belong to any tool call that
@@ -452,7 +452,7 @@ class ToolCallAssembler:
             if call.id:
                 owners = [head for head in named if head.id == call.id]
             else:
-                turn = self._at_turn(call.index) if self._shared else None
+                turn = self._nth_named(call.index) if self._shared else None
                 owners = [head for head in named if head is turn or not (head.has_arguments or head.came_whole)]
             for head in owners:
                 head.is_ambiguous = True
@@ -507,11 +507,11 @@ class ToolCallAssembler:
         DeepSeek V4 sends the names of all tool calls with the first tool call's index, but the arguments with the right
         index (agno-agi/agno#8879, fixtures/calls/tail_under_another_index).
         """
-        call = self._at_turn(index)
+        call = self._nth_named(index)
         behind = call is not None and call.index is not None and call.index < index
         return call if call and behind and call.waits and self._shared else None
 
-    def _at_turn(self, index: int | None) -> IncomingCall | None:
+    def _nth_named(self, index: int | None) -> IncomingCall | None:
         named = [call for call in self._opened if call.name]
         return named[index] if index is not None and 0 <= index < len(named) else None
 
@@ -552,7 +552,7 @@ class ToolCallAssembler:
             return False
         return is_another_item(call, part)
 
-    def _tells(self, part: ToolCallDelta) -> bool:
+    def _has_meaning(self, part: ToolCallDelta) -> bool:
         if not part.item or part.item in self._by_item:
             return part.item is None and bool(part.ended)
         return part.index is None or part.index not in self._by_index
