@@ -1,4 +1,4 @@
-"""Deltas: the values that adapters decode from SSE events. The engine builds chunks from them.
+"""Deltas: the values to which adapters convert SSE events. The engine converts the deltas to chunks.
 
 An adapter returns the deltas of an SSE event in the order reasoning, text, tool calls, usage, finish reason. No
 code may change a delta after its creation. A test checks this, because a frozen dataclass would take three times
@@ -46,7 +46,7 @@ class ReasoningDelta:
 
 @dataclass(slots=True)
 class RefusalDelta:
-    """Text with which the model refuses a request, on APIs that send it separately from other text."""
+    """Text with which the model refuses a request, on APIs that send a refusal separately from other text."""
 
     text: str
     part: PartRef | None = None
@@ -87,12 +87,12 @@ class Block:
         value: the block as the server sent it.
         member: the name of the field with the visible text.
         call: the block's tool call. Its arguments are used only if no `BlockPiece` contains arguments.
-        write: returns the block with the delivered tool call. The next request sends this block back.
+        write: a function that returns the block with the delivered tool call. The next request contains this block.
         held: true if the server may still run the tool call itself (see `RanOnServer`). The engine then processes
             the tool call only at the end of the response.
         whole: true if the block is complete and no `BlockEnd` follows.
-        join: creates the block that the next request sends back, from the block's fields and the lists that
-            arrived in pieces.
+        join: a function that creates the block for the next request, from the block's fields and the lists that arrived
+            in pieces.
     """
 
     index: int | None
@@ -138,8 +138,8 @@ class BlockEnd:
 
 @dataclass(slots=True)
 class RanOnServer:
-    """Says that the server ran a tool call itself. The delta means the newest tool call with this id, or with this
-    name if the id is empty."""
+    """Says that the server ran a tool call itself. It refers to the newest tool call with this id, or with this name if
+    the id is empty."""
 
     id: str | None
     name: str | None
@@ -147,17 +147,18 @@ class RanOnServer:
 
 @dataclass(slots=True)
 class MessageStart:
-    """The start of a message. It is the first delta of its SSE event. A second message in one response is an error."""
+    """The start of a message. An adapter returns it before all other deltas of its SSE event. A second message in one
+    response is an error."""
 
     id: str | None
 
 
 @dataclass(slots=True)
 class UsageUpdate:
-    """Fields of the usage object. They replace the values that arrived earlier, but null replaces nothing.
+    """Fields of the usage object. A field's value replaces the earlier value, except that null never replaces a value.
 
     Attributes:
-        read: creates a `Usage` from all usage fields that have arrived.
+        read: a function that creates a `Usage` from all usage fields that have arrived.
         whole: true if the fields replace all earlier fields, also those that are missing here.
     """
 

@@ -100,14 +100,15 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """A kind of text that an agent adds to a request and removes from later requests. Cache keys therefore may not
-    depend on it.
+    """A kind of text that an agent adds to a request and removes from later requests. So cache keys must not depend on
+    this text.
 
     Attributes:
         client: the agent.
         text: a pattern that matches the complete text part.
         role: the role of the message with the part.
-        after_results: True if the text counts only directly after tool results, and not in the user's first message.
+        after_results: True if the agent adds the text only directly after tool results, and not to the user's first
+            message.
     """
 
     client: str
@@ -136,7 +137,7 @@ _UNSTABLE = (
 
 
 def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
-    """Yields for each message a hash of all messages before it, and at the end a hash of all messages."""
+    """Yields, for each message, a hash of all messages before it. At the end, yields a hash of all messages."""
     digest = digest_parts(_FORMAT, end_user)
     after_results = user_has_spoken = False
     for message in messages:

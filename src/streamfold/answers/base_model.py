@@ -20,8 +20,7 @@ class BaseChatModel(AsyncContext, ABC):
     """Base class of models. Subclasses define `name`, `_stream` and `aclose`.
 
     Attributes:
-        continues_text: True if `_stream` can continue the text in `ChatParams.begun`, or raises ConfigError if it
-            can't.
+        continues_text: True if `_stream` reads `ChatParams.begun`. It then continues that text, or raises ConfigError.
     """
 
     continues_text: ClassVar[bool] = False
@@ -33,7 +32,8 @@ class BaseChatModel(AsyncContext, ABC):
 
     @abstractmethod
     def _stream(self, arguments: ChatParams) -> ChatStream:
-        """Returns a stream for the request. Nothing is sent yet. Raises ConfigError if the request can't be sent."""
+        """Returns a stream, which sends the request when its first chunk is read. Raises ConfigError if the request is
+        invalid."""
 
     @scrubs_traceback
     def chat_stream(
@@ -44,7 +44,7 @@ class BaseChatModel(AsyncContext, ABC):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a stream of chunks. The request is sent when the first chunk is read.
+        """Returns a stream of chunks. The stream sends the request when its first chunk is read.
 
             async with provider.chat_stream("Hello", temperature=0.2) as stream:
                 async for chunk in stream:
@@ -84,7 +84,7 @@ class BaseChatModel(AsyncContext, ABC):
                 only a stream shows early that the provider has stalled. See `Timeouts`.
 
         Raises:
-            ConfigError: the request can't be sent as it is.
+            ConfigError: the request is invalid, or needs a feature that the model doesn't support.
             APIError: the request failed, or the answer is incomplete. `error.partial` contains the text that had
                 arrived.
         """
@@ -112,8 +112,8 @@ def open_stream(
     *,
     stream: bool,
 ) -> ChatStream:
-    """Returns the stream from which `chat` gets the reply. Nothing is sent yet. Raises ConfigError if the request can't
-    be sent.
+    """Returns the stream from which `chat` gets the reply. The stream sends the request when its first chunk is read.
+    Raises ConfigError if the request is invalid.
 
     A model that isn't a `BaseChatModel` may ignore `stream=False`.
     """
@@ -124,7 +124,8 @@ def open_stream(
 
 
 def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
-    """Returns the stream of a wrapped model. Nothing is sent yet. Raises ConfigError if the request can't be sent."""
+    """Returns the stream of a wrapped model. The stream sends the request when its first chunk is read. Raises
+    ConfigError if the request is invalid."""
     if arguments.begun is not None and not getattr(model, "continues_text", False):
         raise ConfigError("the model can't continue a text")
     if isinstance(model, BaseChatModel):

@@ -103,8 +103,8 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """A language model: The interface of all models. `Provider`, `Fallback` and the test models are chat models. So is
-    any other object with these four attributes and methods.
+    """The interface of all language models. `Provider`, `Fallback` and the test models are chat models. So is any other
+    object with these four attributes and methods.
 
     A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 
@@ -155,7 +155,7 @@ def check_model(model: object, function: str) -> None:
     """Raises ConfigError if an argument isn't a `ChatModel`. The error message shows what to pass instead.
 
     Args:
-        model: the argument. If the argument is a string, the error message quotes it, unless it may be an API key.
+        model: the argument. The error message quotes a string, unless the string may be an API key.
         function: the name of the called function, for the message.
     """
     is_synchronous = hasattr(model, "close") and not hasattr(model, "aclose")

@@ -38,7 +38,7 @@ class AsyncContext:
             raise TypeError(_message(self, "async with"))
 
         def __exit__(self, *_: Any) -> None:
-            """Never called. Without this method, Python's error message for `with` would say that it is missing."""
+            """Never called. Without this method, Python would only report that `__exit__` is missing."""
 
 
 class AsyncIteration:
@@ -61,7 +61,7 @@ class ChunkSource(Protocol):
     """The source from which a `ChatStream` gets its chunks.
 
     Attributes:
-        reply: the complete answer. The attribute is set after the last chunk was yielded.
+        reply: the complete answer; None until the source has yielded the last chunk.
         warnings: the warnings about the request and the answer so far.
         partial_tool_calls: the tool calls that the model is writing.
         context_window: the model's context window in tokens, or None if unknown.
@@ -160,9 +160,8 @@ class ChatStream(AsyncIteration, AsyncContext):
     def partial_tool_calls(self) -> tuple[PartialToolCall, ...]:
         """The tool calls that the model is writing, for display. The tuple is empty after the answer has ended.
 
-        Can be read at any time, also from another task. With the option `partial_tool_calls`, the stream yields a chunk
-        for each piece of a tool call. Each access joins all the text received so far. For long arguments, use `watch`
-        instead.
+        Any task can read this property at any time. With the option `partial_tool_calls`, the stream yields a chunk for
+        each piece of a tool call. Each access joins all text so far, so use `watch` for long arguments.
         """
         if self._ended:
             return ()
@@ -189,8 +188,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         Args:
             path: keys of JSON objects, with `[]` for every item of a list, `[0]` for the first item, and `*` for every
                 key of an object. The empty path matches the complete value.
-            function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream gets
-                it.
+            function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream raises
+                this exception.
             tool: watches only calls of this tool. With None, all tool calls are watched, and the answer's text if the
                 text is JSON.
 
@@ -275,9 +274,9 @@ class ChatStream(AsyncIteration, AsyncContext):
     def partial(self, model: type[M]) -> Partial[M] | None:
         """Returns the part of a structured answer that has arrived, or None if nothing has arrived.
 
-        Fields that haven't arrived are None, strings may be incomplete, and no validator runs: see `Partial`. Can be
-        called after each chunk. To save time, a text longer than 4096 characters is parsed again only when it has grown
-        by 1/32, and at the end. If the answer was requested as a tool call (quirk `response_format`), it arrives
+        Fields that haven't arrived are None, strings may be incomplete, and no validator runs: see `Partial`. To save
+        time, the method parses a text of more than 4096 characters again only when the text has grown by 1/32, and at
+        the end. If streamfold requested the answer as a tool call (quirk `response_format`), the answer arrives
         complete, at the end.
 
         Args:
@@ -307,7 +306,7 @@ class ChatStream(AsyncIteration, AsyncContext):
             self._deltas, self._counted, self._size = [reply.text], 0, 0
 
     async def aclose(self) -> None:
-        """Closes the connection before it returns. Can be called from any task, and several times.
+        """Closes the connection before it returns. Any task may call this method, also several times.
 
         If another task waits for a chunk, the loop in that task ends.
         """

@@ -94,7 +94,7 @@ async def extract(
     Args:
         model: the model that answers.
         form: a pydantic model, another type that pydantic validates (a dataclass, a TypedDict, `list[City]`, a union),
-            or a JSON schema. Validators of the type are run.
+            or a JSON schema. pydantic runs the type's validators.
         messages, tools, options: as for `Provider.chat`.
         attempts: the maximum number of requests.
         with_reply: True to return the last reply too. Its `usage` and `cost` are totals over all attempts.
@@ -138,7 +138,8 @@ async def extract(
 
 
 def can_ask_again(reply: Reply) -> bool:
-    """True if another request may get a valid answer. If the answer was refused, truncated or filtered, it can't."""
+    """Returns whether another request may get a valid answer. After a refusal, or a truncated or filtered answer, no
+    request can."""
     return not (reply.refusal or is_truncated(reply.finish_reason) or reply.tool_calls)
 
 

@@ -68,18 +68,18 @@ class BackendInfo:
     )
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the name of the wire format for a model. Without a model name, the configured model is meant."""
+        """Returns the name of the wire format for a model. None means the configured model."""
         return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:
-        """Returns what the given numbers of tokens cost with a model, by default with the configured model. Returns
-        None if the cost can't be known before the answer.
+        """Returns the cost of the given numbers of tokens with a model, by default with the configured model. Returns
+        None if streamfold can't know the cost before the answer.
         """
         pricing = self.prices(model or self.model or "") if self.prices else None
         return pricing.cost(Reply(usage=usage)) if pricing else None
 
     def priced(self, model: str | None = None) -> bool:
-        """Returns True if the cost of an answer will be known."""
+        """Returns True if streamfold will know the cost of an answer from the model."""
         return self.prices is not None and self.prices(model or self.model or "") is not None
 
     def max_output_tokens(self, allowed: int | None, model: str | None = None) -> int:
@@ -102,7 +102,7 @@ class ModelInfo:
 
     Attributes:
         endpoints: the endpoints, in the order in which the model tries them.
-        changed: True if the program's own code, such as middleware, may change requests or answers.
+        changed: True if your program's code, such as middleware, may change requests or answers.
         count: a function that counts the input tokens of a request, or None if the first endpoint can't count tokens.
         direct: the model that sends requests to the first endpoint without changes, or None.
     """
@@ -123,7 +123,7 @@ class ModelInfo:
             yield endpoint, None if at else model
 
     def is_priced(self, model: str | None = None) -> bool:
-        """Returns True if the cost of an answer will be known for every endpoint that may answer."""
+        """Returns True if streamfold will know the cost of an answer from every endpoint that may answer."""
         return all(endpoint.priced(name) for endpoint, name in self.endpoint_models(model))
 
 

@@ -1,5 +1,5 @@
-"""Partial values: `Partial`, which has the fields of an unfinished structured answer, and the functions that
-`ChatStream.watch` calls."""
+"""Partial values: `Partial`, which has the fields of an unfinished structured answer, and `Watchers`, which calls the
+functions of `ChatStream.watch`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Partial(Generic[M]):
     """The part of a pydantic model `M` that has arrived. A `Partial[M]` has every field of `M`. A field that hasn't
     arrived is None.
 
-    Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list contains every item of
-    which at least the beginning has arrived. If the type of a field is a model, its value is partial too. A
-    `Partial[M]` has none of `M`'s validators, constraints and methods. When the answer is complete, use
-    `reply.parse_as(M)`. `model_dump()` returns a dict.
+    Strings may be incomplete. Numbers, dates and enums appear when they are complete. A list contains an item as soon
+    as the item's beginning has arrived. If the type of a field is a model, its value is partial too. A `Partial[M]` has
+    none of `M`'s validators, constraints and methods. When the answer is complete, use `reply.parse_as(M)`.
+    `model_dump()` returns a dict.
     """
 
     __slots__ = ("_value",)
@@ -203,7 +203,8 @@ class Watchers:
         self._is_call = False  # the answer comes as a call
 
     def add(self, path: str, function: Any, tool: str | None) -> None:
-        """Adds a watch function. Raises ConfigError if the function can't be called, or the path is malformed."""
+        """Adds a watch function. Raises ConfigError if the function isn't a synchronous function, or the path is
+        malformed."""
         watcher = checked_watcher(function)
         try:
             self._watches.append(_Watch(path_pattern(path), watcher, tool))
@@ -222,8 +223,8 @@ class Watchers:
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:
-        """Passes the next piece of a tool call to the watch functions. If the tool call's final index isn't known yet,
-        its pieces are passed at the end of the answer.
+        """Passes the next piece of a tool call to the watch functions. If the final index of the tool call isn't known
+        yet, the functions get the tool call at the end of the answer.
         """
         if not call.in_order:
             return

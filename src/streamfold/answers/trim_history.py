@@ -20,15 +20,15 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
 
         history = await trim_history(history, 100_000, model=provider)
 
-    System messages, the last turn and the newest compaction are never removed, even if they exceed the limit. A
-    question is removed together with its answer, and a tool call together with its results.
+    System messages, the last turn and the newest compaction (the provider's summary of earlier turns) always stay, even
+    if they exceed the limit. A question is removed together with its answer, and a tool call together with its results.
 
     Args:
         messages: the conversation. The list isn't changed.
         max_tokens: the maximum number of tokens. Choose a number that leaves enough tokens for the answer and the
             tools.
-        model: the model that counts the tokens, with one request for each count, if its provider supports this.
-            Otherwise streamfold estimates the count, with about four bytes of text per token.
+        model: the model whose provider counts the tokens, with one request for each count. Without a model, or if the
+            provider can't count tokens, streamfold estimates one token for about four bytes of text.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -76,11 +76,11 @@ def _without_oldest(
 
 
 def _removable(messages: Sequence[Message]) -> list[list[Message]]:
-    """Returns the groups of messages that may be removed, oldest first.
+    """Returns the groups of messages that `trim_history` may remove, oldest first.
 
     Before the last user message, a group is a user message with its answer. After the last user message, a group is an
-    assistant message with its tool results. The last group and the group with the newest compaction are left out,
-    because they are never removed.
+    assistant message with its tool results. The result doesn't contain the last group, and the group with the newest
+    compaction.
     """
     talk = [message for message in messages if message.role not in INSTRUCTION_ROLES]
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)

@@ -1,4 +1,5 @@
-"""`StreamAccumulator` converts deltas to chunks and to the reply. The module also collects text, usage and warnings."""
+"""`StreamAccumulator`, which converts deltas to chunks and to the reply. Other classes here collect text, usage and
+warnings."""
 
 from __future__ import annotations
 
@@ -117,7 +118,7 @@ def text_buffers(limits: Limits) -> dict[type[Delta], TextBuffer]:
 
 class UsageAccumulator:
     """Stores the server's latest usage object and parses it at the end of the response. A usage object that contains
-    only zeros is ignored if real counts came before, because some proxies send one last."""
+    only zeros never replaces an object with counts, because some proxies send zeros last."""
 
     def __init__(self) -> None:
         self._usage: Usage | None = None
@@ -190,7 +191,7 @@ def _count_something(members: Mapping[str, Any]) -> bool:
 
 
 class WarningList:
-    """Collects a response's warnings up to a limit, and passes each warning to the listener."""
+    """Collects the warnings about a response, at most `Limits.warnings`, and calls the listener with each warning."""
 
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
@@ -247,7 +248,8 @@ class PartialCalls:
 
 @dataclass(frozen=True, slots=True)
 class _EarlierParts:
-    """The content of the earlier parts of a response that needs several HTTP requests.
+    """The content of an answer's earlier parts. If the server pauses an answer, the answer consists of several HTTP
+    responses. Each of these responses is a part.
 
     Attributes:
         extras: the extras of all earlier parts, without extras that describe only one part.
@@ -284,14 +286,14 @@ class StreamAccumulator:
     """Converts the deltas of one response into chunks, and at the end of the response into a `Reply`.
 
     Args:
-        continues: true if the caller sends the next HTTP request of a response that needs several requests.
+        continues: true if the caller requests the next part of a paused answer.
 
     Attributes:
-        identified: true if id, model and creation time have arrived. Later `Meta` deltas are then ignored.
+        identified: true if the server has sent id, model and creation time. Later `Meta` deltas are then ignored.
         stopped: true if streamfold ended the response at a stop sequence.
-        part_ended: true if this part has ended and the response continues in the next HTTP request.
-        keeps_usage: true if the usage that has arrived is complete. The reply then contains it even if streamfold
-            ends the response at a stop sequence.
+        part_ended: true if the server has paused the answer, so that another HTTP request must continue it.
+        keeps_usage: true if the server has sent the complete usage. The reply then contains this usage even if
+            streamfold ends the response at a stop sequence.
     """
 
     def __init__(
@@ -475,16 +477,15 @@ class StreamAccumulator:
 
     @property
     def will_continue(self) -> bool:
-        """Returns whether only this part of the response ends here, because the response continues in another HTTP
-        request."""
+        """True if the server has paused the answer and the caller requests the next part."""
         return self._continues and self._finish is not None and self._finish.continues
 
     def stop_continuing(self) -> None:
-        """Ends the response after this part, because the caller doesn't request the next part."""
+        """Makes the current part the last part of the answer, because the caller doesn't request another part."""
         self._continues = self.part_ended = False
 
     def next_part(self) -> None:
-        """Prepares for the next part of the response. All content blocks of the earlier part must have ended."""
+        """Begins the next part of a paused answer. All content blocks of the current part must have ended."""
         part, text, reasoning = self.part(), self._text.text, self._reasoning.text
         extras = join_extras(self._earlier.extras, self._extras, self._earlier.text)
         usages = (*self._earlier.usages, part.usage or Usage())
@@ -495,7 +496,8 @@ class StreamAccumulator:
         self.identified = self.part_ended = False
 
     def part(self) -> Reply:
-        """Returns a reply with only the current part's text and usage. The cost of the part is calculated from it."""
+        """Returns a reply with only the current part's text and usage. streamfold calculates the part's cost from this
+        reply."""
         usage, _ = self._usage.read()
         earlier = self._earlier
         extras = {name: list(values) for name, values in self._extras.items()}
@@ -513,7 +515,7 @@ class StreamAccumulator:
         )
 
     def turn(self) -> Reply:
-        """Returns the response so far, including its tool calls. The next HTTP request sends this reply back as an
+        """Returns the answer so far, including its tool calls. The request for the next part contains this reply as an
         assistant message."""
         reply = self.partial()
         ending = CallDelivery(
@@ -571,8 +573,9 @@ class StreamAccumulator:
         return tuple(self._warnings.all())
 
     def count_other_chars(self, chars: int, *, repeats: bool = False) -> None:
-        """Adds `chars` to the response's size besides its text, which `limits.other_chars` limits. With `repeats`,
-        only the largest SSE event counts, because each event repeats the previous one."""
+        """Counts characters of the response that aren't text. Raises ProtocolError if there are more than
+        `Limits.other_chars`. With `repeats`, only the largest SSE event counts, because each event repeats the content
+        of the previous event."""
         self._other_chars = max(self._other_chars, chars) if repeats else self._other_chars + chars
         if self._other_chars > self._limits.other_chars:
             raise ProtocolError(
@@ -604,7 +607,7 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Truncated tool calls don't count as content."""
+        """Returns whether the model has written anything. Truncated tool calls don't count."""
         if self._has_parts or any(buffer.raw for buffer in self.buffers.values()):
             return True
         called = self.calls.finish() if finish is None or not finish.cut else ()
@@ -681,7 +684,7 @@ class StreamAccumulator:
         return StreamChunk(details=self._take_details(update))
 
     def _take_details(self, update: ToolCallUpdate | None = None, item: Any = None) -> ChunkDetails:
-        """Returns the details of the next chunk, with the marks that wait for a chunk."""
+        """Returns the details of the next chunk, including the marks that no chunk has contained yet."""
         marks, self._marks = tuple(self._marks), []
         self._needs_details = self.calls_begun > 0
         return ChunkDetails(self.calls_begun, marks, update, item=item)

@@ -1,13 +1,12 @@
 """Assembles messages that consist of content blocks (Anthropic, Gemini).
 
-One SSE event starts a block, and later events with the same index add content to the block. The next request
-sends the complete block back (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may
-overlap: llama.cpp and Vercel's gateway close all blocks at the end of the message. A block's text is held back
-until all earlier blocks of the same kind are closed.
+One SSE event starts a block, and later events with the same index add content to the block. The next request contains
+the complete block again (https://docs.anthropic.com/en/docs/build-with-claude/streaming). Blocks may overlap: llama.cpp
+and Vercel's gateway close all blocks at the end of the message. The assembler holds a block's text back until all
+earlier blocks of the same kind are closed.
 
-If the start of a tool call is missing, its arguments become a tool call without a name. These arguments may
-belong to one of the other tool calls. Each tool call for which this is possible gets an error
-(`ToolCallAssembler.mark_ambiguous`).
+If the start of a tool call is missing, its arguments become a tool call without a name. These arguments may belong to
+one of the other tool calls. Each tool call to which they may belong gets an error (`ToolCallAssembler.mark_ambiguous`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class _BlockState:
     Attributes:
         value: the block's fields, except texts that arrive in pieces. The dict is replaced, never modified.
         pieces: texts that arrive in pieces, by field name. The fields in `json` contain JSON text.
-        values: the arguments of a tool call, if the server sends single values with their paths.
+        values: the arguments of a tool call, if the server sends each value with its path in the arguments (Gemini).
         lists: lists that arrive in pieces, by field name.
         waiting: text that is held back until all earlier blocks of the same kind are closed.
         next: the next block of the same kind (text and reasoning only).
@@ -55,8 +54,7 @@ class _BlockState:
         self.late = False
 
     def whole(self, call: ToolCall | None) -> dict[str, Any]:
-        """Returns the block in the form in which the next request sends it, with the delivered tool call's
-        arguments."""
+        """Returns the block as the next request must contain it, with the delivered tool call's arguments."""
         write = None if call is None else self.begun.write
         whole = {**self.value, **{member: list(values) for member, values in self.lists.items()}}
         for member, pieces in self.pieces.items():
@@ -91,7 +89,7 @@ class _BlockState:
 
 
 class _ExpectedAgain:
-    """The content of a response that a server may repeat after a reconnect.
+    """The content that the server may send again after a reconnect.
 
     Attributes:
         blocks: the numbers of blocks that the server may repeat.
@@ -116,8 +114,8 @@ class _ExpectedAgain:
             self.others[number, member] = self.others.get((number, member), 0) + 1
 
     def new_part(self, number: int, member: str, value: Any) -> Any:
-        """Returns the end of a text that wasn't received before the reconnect; None if the text contains nothing
-        new.
+        """Returns the end of a text, without the beginning that arrived before the reconnect. Returns None if all of
+        the text arrived before.
 
         Raises:
             ProtocolError: the server sends another response than before the reconnect.
@@ -183,16 +181,16 @@ class BlockAssembler:
         return []
 
     def note_finish_reason(self, *, stopped: bool) -> None:
-        """Records that a finish reason arrived. `stopped` is true if the model completed its response."""
+        """Records that a finish reason arrived. `stopped` is true if the finish reason is "stop"."""
         self._has_finish_reason, self._stopped = True, stopped
         for block in self._blocks:
             block.late = False
 
     def next_part(self) -> list[Delta]:
-        """Prepares for another message that continues this message with new indices. Returns the deltas that were
-        held back.
+        """Closes all blocks with an index, because the next part of the answer uses the same indices again. Returns the
+        deltas that were held back.
 
-        A block without an index stays open, because Gemini continues the block's text in the next message.
+        A block without an index stays open, because Gemini continues the block's text in the next part.
         """
         out = [delta for block in self._by_index.values() if not block.closed for delta in self._close(block)]
         self._by_index.clear()
@@ -216,7 +214,7 @@ class BlockAssembler:
         return [delta for kind in _SHOWN for delta in self._show_waiting(kind, ended=True)]
 
     def content(self, calls: Mapping[int | None, ToolCall], first: int = 0) -> list[dict[str, Any]]:
-        """Returns the blocks in the form in which the next request sends them, without dropped tool calls.
+        """Returns the blocks as the next request must contain them, without dropped tool calls.
 
         Args:
             calls: the delivered tool calls by block number.
@@ -251,10 +249,10 @@ class BlockAssembler:
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:
-        """Prepares for a response body that repeats blocks.
+        """Skips content of the next response body that this response has already contained.
 
         Args:
-            whole: true if the body repeats all blocks. Otherwise it repeats only blocks after the last SSE event
+            whole: true if the body repeats all blocks. Otherwise the body repeats only blocks after the last SSE event
                 with an id.
         """
         if self.name == "blocks":

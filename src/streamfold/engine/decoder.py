@@ -81,8 +81,8 @@ class BodyReader:
 
     Attributes:
         head: the first bytes of the body.
-        events: the parser of the event stream; None if the body isn't an event stream, or not enough has arrived.
-        document: the body, if it isn't an event stream.
+        events: the parser of the event stream. None if the body isn't an event stream, or as long as that isn't known.
+        document: the body if it isn't an event stream, otherwise None.
     """
 
     def __init__(self, framing: type[Framing] | None, limits: Limits) -> None:
@@ -134,20 +134,19 @@ class StreamDecoder:
             the opening marker. Only dialects use this.
         limits: size limits. A larger response raises ProtocolError.
         names: maps the tool names in the request to the names that the program declared, if they differ.
-        listener: called with each warning, and with each tool call fragment and the tool call that it was
-            assigned to. Tools that explain how a response was decoded use it.
+        listener: a function that the decoder calls with each warning, and with each tool call fragment and the tool
+            call that the decoder assigned the fragment to.
         partial_tool_calls: also return a chunk for each tool call fragment, so that a program can show a tool
             call while the model writes it.
         coalesce: join consecutive pieces of text, and consecutive pieces of reasoning, that one call of `feed`
             returns.
-        continues: true if the caller sends the next HTTP request of a response that needs several requests
-            (`part_ended`, `next_part`). Otherwise the response ends with its first part: the finish reason is
-            "unknown", and tool calls are dropped.
+        continues: true if the caller sends another HTTP request when the server pauses an answer (`part_ended`,
+            `next_part`). If false, a paused answer ends: its finish reason is "unknown", and its tool calls are
+            dropped.
 
     Attributes:
         events: the number of SSE events with content. Pings, empty deltas and metadata don't count.
-        done: true if no more data is needed, because the response or its part has ended, or because the next call
-            raises an error.
+        done: true if the decoder needs no more data. The response has then ended, or the next call raises an error.
 
     >>> decoder = StreamDecoder("chat")
     >>> chunks = decoder.feed(b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n')
@@ -224,7 +223,7 @@ class StreamDecoder:
 
     @property
     def part_ended(self) -> bool:
-        """True if this part of the response has ended and the response continues in another HTTP request."""
+        """True if the server has paused the answer, so that another HTTP request must continue it."""
         return self._accumulator.part_ended
 
     @property
@@ -246,18 +245,18 @@ class StreamDecoder:
 
     @property
     def calls_begun(self) -> int:
-        """The number of tool calls that have begun."""
+        """The number of tool calls of which the server has sent at least the beginning."""
         return self._accumulator.calls_begun
 
     @property
     def answer_id(self) -> str | None:
-        """The id that the provider gave to the response; None if it hasn't arrived yet."""
+        """The provider's id of the response; None if the server hasn't sent it yet."""
         return self._accumulator.meta.id or None
 
     @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
-        """The id of an unfinished response, and the number or id of the response's last SSE event. None if the id or
-        the number isn't known.
+        """The id of an unfinished response, and the number or the id of the last SSE event. With both values, a client
+        can request the rest of the response. None if one of them is unknown.
 
         If the last event had no id, the second value is `""`. The server then repeats the response from its
         start.
@@ -269,8 +268,8 @@ class StreamDecoder:
         return answer_id, last
 
     def resume(self, *, whole: bool = False) -> None:
-        """Prepares for another response body, which continues the response after the last SSE event. The bytes of an
-        incomplete event are discarded.
+        """Lets `feed` accept another response body, which continues the response after the last SSE event. Discards the
+        bytes of an incomplete event.
 
         Args:
             whole: true if the new body repeats the response from its start. The decoder then skips what it has
@@ -280,7 +279,7 @@ class StreamDecoder:
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
 
     def next_part(self) -> list[StreamChunk]:
-        """Prepares for the response body of the next part. Returns chunks with text that was held back."""
+        """Lets `feed` accept the next response body of a paused answer. Returns chunks with text that was held back."""
         chunks: list[StreamChunk] = []
         self._pipeline.next_part(chunks)
         self.resume()
@@ -288,7 +287,7 @@ class StreamDecoder:
         return chunks
 
     def end_answer(self) -> list[StreamChunk]:
-        """Ends a response whose next part the caller doesn't request. Returns the response's last chunks."""
+        """Ends a paused answer that the caller doesn't continue. Returns the answer's last chunks."""
         self._accumulator.stop_continuing()
         chunks: list[StreamChunk] = []
         try:
@@ -315,13 +314,13 @@ class StreamDecoder:
         return self._accumulator.reply
 
     def part(self) -> Reply:
-        """Returns a reply with only the current part's text and usage, for a response that needs several HTTP
-        requests."""
+        """Returns a reply with only the text and usage of the current response body, if the server has paused the
+        answer before."""
         return self._accumulator.part()
 
     def turn(self) -> Reply:
-        """Returns the response so far, including its tool calls. The next HTTP request sends this reply back as an
-        assistant message."""
+        """Returns the answer so far, including its tool calls. The request that continues a paused answer contains this
+        reply as an assistant message."""
         return self._accumulator.turn()
 
     def partial(self) -> Reply:

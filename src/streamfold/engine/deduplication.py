@@ -1,9 +1,9 @@
 """Drops repetitions: texts that a server sends first as deltas and then complete, and SSE events that it sends
 twice.
 
-The Responses API sends every text four times: as deltas, and complete when the content part, the output item and
-the response end. Some servers omit any of these. streamfold uses the text that arrives first. If a later copy is
-longer, its additional end is used too. If a later copy differs, there is a warning.
+The Responses API sends every text four times: as deltas, and complete when the content part, the output item and the
+response end. Some servers omit any of these. streamfold uses the text that arrives first. If a later copy is longer,
+streamfold also uses its additional end. If a later copy differs, the reply has a warning.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _Shown:
 class TextDeduplicator:
     """Removes repetitions from texts that arrive both as deltas and complete.
 
-    If a content part begins before an earlier content part of the same kind has ended, its text is held back
-    until then.
+    If a content part begins before an earlier content part of the same kind has ended, the deduplicator holds back the
+    later part's text until then.
 
     Args:
         buffers: the buffers with all text of each kind of delta.
@@ -77,7 +77,8 @@ class TextDeduplicator:
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def append_to_last(self, delta: PartedDelta) -> bool:
-        """Appends a delta if it belongs to the same content part as the previous delta. Returns whether it did."""
+        """Appends a delta if it belongs to the same content part as the previous delta. Returns whether the delta was
+        appended."""
         if self._going_on is None or delta.whole:
             return False
         kind, part, shown = self._going_on
@@ -246,7 +247,7 @@ class EventDeduplicator:
     event has a number (fixtures/litellm).
 
     Attributes:
-        unreliable: true if a sequence number was lower than the previous one. Gaps in the numbers are then
+        unreliable: true if a sequence number wasn't higher than the previous number. Gaps in the numbers are then
             ignored.
         last_id: the id of the last event with an id; "" if no event had an id, None on APIs without event ids.
     """

@@ -153,8 +153,8 @@ class HostedToolTracker:
     def _complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the output items of a finished response in their order. If an item lacks its input, the streamed
-        input is used.
+        """Returns the output items of a finished response in their order. If an item lacks its input, adds the streamed
+        input.
 
         Args:
             items: the items that the server sent as finished, or the items of the server's final list.
@@ -193,8 +193,8 @@ _Placed: TypeAlias = tuple[int | None, dict[str, Any]]
 
 
 def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Key]:
-    """Returns the keys by which an item can be found, the most reliable key first. A server may omit item ids, repeat
-    them, or use a new id in each SSE event."""
+    """Returns the keys under which the tracker finds an item, the most reliable key first. A server may omit item ids,
+    repeat them, or use a new id in each SSE event."""
     named = item_id if isinstance(item_id, str) and item_id else None
     known = {"both": (named, place), "id": (named,), "call": (str_or_none(call_id),), "place": (place,)}
     return {how: (how, *said) for how, said in known.items() if None not in said}
@@ -258,7 +258,7 @@ def _call(part: HostedPart) -> ToolCall:
 
 def in_order(calls: list[ToolCall], order: Sequence[str | None]) -> list[ToolCall]:
     """Sorts tool calls by the position of their ids in `order`. A tool call whose id isn't in `order` gets the next
-    free position."""
+    position that no other tool call has."""
     places = {call_id: at for at, call_id in reversed(list(enumerate(order))) if call_id is not None}
     ids = {call.id for call in calls}
     free = chain((at for at, call_id in enumerate(order) if call_id not in ids), repeat(len(order)))

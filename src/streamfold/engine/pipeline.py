@@ -47,8 +47,8 @@ class Pipeline:
     blocks, and lets the dialect find tool calls in text.
 
     Args:
-        read: the names of the configured dialects. If the text contains tool calls in another dialect's format, there
-            is a warning.
+        read: the names of the configured dialects. If the text contains tool calls in another dialect's format, the
+            reply has a warning.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Pipeline:
             self._accumulator.warn("leaked_markup", leak)
 
     def next_part(self, chunks: list[StreamChunk]) -> None:
-        """Prepares for the next part of a response that needs several HTTP requests. The dialect keeps its state."""
+        """Begins the next part of a paused answer. The dialect keeps its state."""
         self._show_texts(self._parts.release(), chunks)
         held = self._accumulator.blocks.next_part()
         self._accumulator.next_part()
@@ -311,7 +311,7 @@ def _is_counted(piece: BlockPiece) -> bool:
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Returns whether an SSE event contains content of the response. If it does, the timeouts start again."""
+    """Returns whether an SSE event contains a part of the model's answer. Such an event restarts the timeouts."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

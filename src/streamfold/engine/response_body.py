@@ -78,8 +78,8 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns the body's deltas. If the body is truncated, the second value is its error, otherwise None. Raises
-        ProtocolError if the adapter can't decode the body."""
+        """Returns the body's deltas and, if the body is truncated, the error to raise after them. Raises ProtocolError
+        if the adapter can't decode the body."""
         try:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:

@@ -113,8 +113,8 @@ _LONGEST_BARE = 1 << 16  # bytes of an error that is no event
 
 @cache
 def event_type() -> type[ServerSentEvent]:
-    """Returns a subclass of httpx-sse's event type. Its fields are attributes, because attributes are faster than
-    httpx-sse's properties."""
+    """Returns a subclass of httpx-sse's event type. The subclass has attributes instead of httpx-sse's properties,
+    because attributes are faster."""
     # httpx_sse imports httpx; importing this module alone must not.
     from httpx_sse import ServerSentEvent as Shared
 
@@ -289,7 +289,8 @@ def body_kind(head: bytes) -> Literal["events", "json", "markup"] | None:
     """Detects the kind of a response body from its first bytes, because servers often send a wrong content type.
     Returns None if more bytes are needed.
 
-    The result "events" may be wrong. `SSEDecoder.foreign` then contains the first line that isn't an SSE field.
+    The body may be text although the result is "events". `SSEDecoder.foreign` then contains the first line that isn't
+    an SSE field.
     """
     head = strip_bom_and_space(head)
     if _BOM.startswith(head):

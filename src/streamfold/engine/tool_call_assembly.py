@@ -34,7 +34,7 @@ class ToolNames:
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name after another piece. The piece may repeat the name (llama.cpp), contain the name, or
+        """Returns the name with another piece appended. The piece may repeat the name (llama.cpp), contain the name, or
         continue it."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
@@ -69,8 +69,8 @@ class IncomingCall:
         done: true if the server marked the tool call as ended.
         broken_off: true if the server marked the tool call as incomplete.
         late: true if a fragment arrived after the last finish reason.
-        gap_at: the value of `size` when SSE events were missing; None if none were, or if complete arguments had
-            arrived before.
+        gap_at: the value of `size` when SSE events were missing. None if no event was missing, or if complete arguments
+            had arrived before.
         has_gap: true if fragments of the arguments followed after `gap_at`.
         guessed: true if a fragment was assigned to this tool call only because of its order.
         is_ambiguous: true if arguments that arrived without a name may belong to this tool call.
@@ -149,8 +149,8 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Stores complete arguments. Returns False if they are ignored, because the same arguments arrived before or
-        because they are empty."""
+        """Stores complete arguments. Returns False if the arguments are ignored, because they arrived before or are
+        empty."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -430,7 +430,7 @@ class ToolCallAssembler:
                 call.gap_at = call.size if call.gap_at is None or call.gap_at == 0 else call.gap_at
 
     def unmark_gap(self) -> None:
-        """Undoes `mark_gap`. Called if the server's event numbers turn out to be unreliable."""
+        """Undoes `mark_gap`. The pipeline calls this method if the server's event numbers are unreliable."""
         for call in self._opened:
             call.gap_at = None
 

@@ -72,10 +72,11 @@ class CallDelivery:
     """Decides which tool calls of a response are delivered.
 
     Args:
-        warn: called with a warning, and the tool call that the warning is about.
+        warn: a function that gets each warning, and the tool call that the warning is about.
         tools: the tools of the request.
         finish: the finish reason; None if the stream ended without one.
-        meta: the id, model and creation time of the response. Missing tool call ids are generated from them.
+        meta: the id, model and creation time of the response. Ids for tool calls without an id are generated from these
+            values.
     """
 
     warn: Callable[[WarningCode, str, IncomingCall | None], None]
@@ -194,7 +195,8 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Where the tool's schema requires an object or a list, a string with JSON is replaced by its JSON value."""
+        """Returns the arguments with parsed JSON, where the model wrote a string with JSON but the tool's schema
+        requires an object or a list."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments
@@ -246,7 +248,8 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """A custom tool call's text doesn't show whether it is complete, so the server's events decide."""
+    """Returns whether the arguments are complete. A custom tool call's text doesn't show this, so the server's events
+    decide."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -21,7 +21,7 @@ class PathValue(NamedTuple):
 
 
 class PathValues:
-    """Assembles a JSON object from values that arrive with their paths."""
+    """Assembles a JSON object from values that arrive with their paths in the object (Gemini)."""
 
     def __init__(self, start: dict[str, Any] | None = None) -> None:
         self._root: dict[str, Any] = dict(start or {})
@@ -97,7 +97,7 @@ class BracketTracker:
     """Tracks strings and brackets in JSON, or in Python literals.
 
     Args:
-        quotes: the characters that begin a string. If both `"` and `'` do, round brackets are tracked too.
+        quotes: the characters that begin a string. With `"'` (Python), the tracker tracks round brackets too.
 
     Attributes:
         depth: the number of open brackets.
@@ -143,7 +143,7 @@ class BracketTracker:
             at = self.feed(text, at)
 
     def resume_in(self, *, quote: str) -> None:
-        """Continues after text that the tracker hasn't seen.
+        """Lets the tracker continue after text that it hasn't scanned.
 
         Args:
             quote: the quote character of the string in which that text ended; "" if it ended outside of strings.

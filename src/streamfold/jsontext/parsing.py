@@ -16,8 +16,8 @@ from pydantic_core import from_json, to_json
 def parse_event(data: str) -> Any:
     """Parses the data of an SSE event as JSON. Raises ValueError for invalid JSON.
 
-    Integers of more than 4,300 digits become None. Half of a surrogate pair (`"\\ud83d"`) is accepted, because
-    some servers split a character over two events (fixtures/aimock/unicode).
+    Integers of more than 4,300 digits become None. Accepts half of a surrogate pair (`"\\ud83d"`), because some servers
+    split a character over two events (fixtures/aimock/unicode).
     """
     try:
         return from_json(data)
@@ -32,8 +32,7 @@ def parse_event(data: str) -> Any:
 def parse_object(text: str) -> Any:
     """Parses JSON by RFC 8259. Raises ValueError for NaN, Infinity, raw control characters and other invalid JSON.
 
-    A number that is too large for a float (`1e999`) is rejected too, because it can't be serialized as JSON
-    again.
+    Also rejects a number that is too large for a float (`1e999`), because no JSON writer could write this number again.
     """
     try:
         value = from_json(text, allow_inf_nan=False)
@@ -75,7 +74,7 @@ def dump_compact(value: Any) -> str:
 
 
 def is_truncated_json(text: str) -> bool:
-    """Returns whether the text is truncated JSON. For complete and for invalid JSON the result is False."""
+    """Returns whether the text is truncated JSON. Returns False for complete JSON and for invalid JSON."""
     try:
         _LENIENT.raw_decode(text.lstrip())
         return False  # a complete value, and perhaps more text after it
@@ -107,8 +106,8 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
 
 
 def partial_event(data: str) -> Any:
-    r"""Parses the truncated data of an SSE event. Returns None if nothing can be parsed. Halves of surrogate pairs
-    stay as they are.
+    r"""Parses the truncated data of an SSE event. Returns None if nothing can be parsed. Keeps halves of surrogate
+    pairs unchanged.
 
     >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\ud83d", "at') == {"text": "\ud83d"}
     ({'text': 'Hel'}, True)
@@ -168,7 +167,7 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def join_surrogates(text: str) -> str:
-    """Joins the two halves of each surrogate pair to one character. U+FFFD replaces a half without its other half.
+    """Joins the two halves of each surrogate pair to one character. A half without its other half becomes U+FFFD.
 
     >>> join_surrogates("\\ud83d\\udc4b") == "\\U0001f44b"
     True
@@ -268,14 +267,13 @@ ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors"
 
 
 def is_done(data: str) -> bool:
-    """Returns whether the data of an SSE event is `[DONE]`. Some servers send `[done]` or `"[DONE]"` instead, which
-    count too."""
+    """Returns whether the data of an SSE event is `[DONE]`. Also accepts `[done]` and `"[DONE]"`, which some servers
+    send instead."""
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
 def int_or_none(value: Any) -> int | None:
-    """Converts an integer, a string or a float with an integer value to a position. Returns None for any other value
-    and for negative numbers."""
+    """Converts a value to an integer like `whole_number`. Returns None for negative numbers too."""
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
@@ -304,13 +302,12 @@ _TOO_LARGE = 10**12
 
 
 def amount(value: Any) -> float | None:
-    """Returns the number if it is finite, not negative and below 10^12, otherwise None. Strings and bools aren't
-    accepted as numbers."""
+    """Returns a finite number from 0 up to 10^12. Returns None for any other value, also for a string or a bool."""
     return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
 
 
 def as_count(value: Any) -> int | None:
-    """Returns a number without its fraction as a count, or None if `amount` rejects the number.
+    """Returns a number without its fraction, or None if `amount` returns None for it.
 
     >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
     [7, 7, None, None, None, None, None]

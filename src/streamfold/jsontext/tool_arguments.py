@@ -41,14 +41,13 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
 
     1. The last complete text that is an object with fields (vllm-project/vllm#42683).
     2. The joined fragments, if they are an object with fields.
-    3. A text that isn't an object, with which the tool call can't be run. The beginning of an empty object
-    doesn't count.
+    3. A text that isn't an object, except the beginning of an empty object. The program can't run such a tool call.
     4. An empty object. An empty complete text therefore never replaces damaged fragments.
     5. Another empty value, such as `[]`.
 
     Args:
-        repair: repair damage that servers are known to cause. False for arguments in markup, because no server
-            has changed what the model wrote there.
+        repair: true to repair damage that servers are known to cause. False for arguments that the model wrote into its
+            text, because servers don't change such arguments.
     """
     joined = join_surrogates("".join(pieces))
     if not wholes or list(wholes) == [joined]:
@@ -70,8 +69,8 @@ def is_empty(arguments: str) -> bool:
 
 
 def is_empty_wrapper(arguments: str) -> bool:
-    """Returns whether a text is an empty value such as `{}`. Also accepts `}`, which is left of an empty object if
-    an SSE event was lost."""
+    """Returns whether a text is an empty value such as `{}`. Also accepts `}`, which remains of an empty object if an
+    SSE event was lost."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
 

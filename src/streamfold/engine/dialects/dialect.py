@@ -19,8 +19,8 @@ class DialectContext:
         tool_choice: the tool choice of the request. With "none", the dialect finds only reasoning.
         start_in_reasoning: true if the model's output begins with reasoning, because the chat template contains the
             opening marker.
-        draft: called while a tool call is incomplete, with the tool call's number, its name, and the next piece of its
-            arguments.
+        draft: a function that the dialect calls while a tool call is incomplete, with the tool call's number, its name,
+            and the next piece of its arguments.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -45,7 +45,8 @@ class Dialect(Protocol):
     """Finds tool calls and reasoning in the deltas of one response."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that later text can't change. Text that may still become a tool call is held back."""
+        """Returns the deltas that later text can't change. The dialect holds back text that may still become a tool
+        call."""
         ...
 
     def finish(self) -> Iterable[Delta]:

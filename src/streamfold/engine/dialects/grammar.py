@@ -1,5 +1,5 @@
-"""Patterns for streamed text. Unlike a regular expression, a pattern can also tell whether a text may become a match
-when more text arrives.
+"""Patterns for streamed text. Unlike a regular expression, a pattern also says whether a text may become a match when
+more text arrives.
 
 >>> invoke = TokenPattern(SPACES, literal('<invoke name="'), repeat('[^"]', "name", least=1), literal('">'))
 >>> invoke.match(' <invoke name="search">')["name"]
@@ -21,7 +21,7 @@ class PatternPart:
     Attributes:
         whole: the regular expression that matches the element.
         begun: the regular expression that matches the element's prefixes, including the empty text. For a repetition,
-            both expressions are the same.
+            `whole` and `begun` are the same.
     """
 
     whole: str
@@ -65,8 +65,8 @@ class TokenPattern:
         longest: the maximum length of a match, in characters.
 
     Attributes:
-        match: matches the complete sequence.
-        begins: matches a text that may become a match when more text arrives.
+        match: a function that matches the complete sequence.
+        begins: a function that matches a text that may become a match when more text arrives.
     """
 
     def __init__(self, *parts: PatternPart, longest: int = 1000) -> None:

@@ -14,8 +14,8 @@ from .scanner import Reading, is_json, markers
 
 
 class Entry(NamedTuple):
-    """A tool call. `arguments` is the JSON text that the model wrote, or None without arguments. Arguments that the
-    model encoded twice as JSON are decoded once."""
+    """A tool call. `arguments` is the JSON text that the model wrote, or None if the tool call has no arguments. If the
+    model wrote the arguments as a JSON string, `arguments` is the string's value."""
 
     name: str
     id: str | None
@@ -45,8 +45,7 @@ def read_entry(
 
 
 class EntryDraft:
-    """Reports the arguments of a tool call while it is incomplete. This works only if the name precedes the
-    arguments."""
+    """Reports the arguments of an incomplete tool call, if the tool's name precedes the arguments."""
 
     def __init__(self, show: Callable[[str, str], None]) -> None:
         self._show = show
@@ -71,7 +70,7 @@ class EntryDraft:
 
 
 def read_entries(text: MarkupReader, keys: tuple[str, ...], begun: str = "") -> Reading[ReadResult]:
-    """Parses an array of tool calls, or a single tool call. In a truncated array, only complete tool calls count."""
+    """Parses an array of tool calls, or a single tool call. In a truncated array, ignores an incomplete tool call."""
     value, closed = yield from text.value(begun)
     try:
         nothing = closed and _value(value) == []

@@ -1,7 +1,7 @@
 """Llama 3: the complete message is a JSON object with `name` and `parameters`, or a list of Python function calls.
 
-A JSON object is held back only as long as it can be a tool call, because a response may be JSON too. streamfold never
-evaluates Python code.
+The reader holds back a JSON object only as long as it can be a tool call, because a response may be JSON too.
+streamfold never evaluates Python code.
 """
 
 from __future__ import annotations

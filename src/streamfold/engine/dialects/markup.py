@@ -16,8 +16,8 @@ class MarkupDialect:
     """A dialect for one or several tool call formats.
 
     If markers consist of ordinary characters, a model may quote a tool call in its reasoning. But some models call a
-    tool without closing their reasoning. So at the end of the response, a tool call in unclosed reasoning is delivered
-    if it is complete and its tool is declared.
+    tool without closing their reasoning. So at the end of the response, the dialect delivers a tool call in unclosed
+    reasoning if the tool call is complete and its tool is declared.
     """
 
     def __init__(self, families: Sequence[MarkupFormat], context: DialectContext) -> None:
@@ -47,7 +47,7 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Incomplete tool calls in text are numbered after the tool calls in reasoning."""
+        """Reports a piece of a tool call in text. Its number follows the numbers of the tool calls in reasoning."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 

@@ -31,7 +31,8 @@ class _Element:
     children: list[tuple[str, str]] = field(default_factory=list)
 
     def closed_by(self, name: str) -> bool:
-        """Text beside child elements is ignored, except in the outermost element."""
+        """Returns whether a closing tag may end the element. Only the outermost element may have text beside child
+        elements."""
         blank = self.name == "invoke" or not self.children or not "".join(self.text).strip()
         return name == self.name and blank
 

@@ -47,8 +47,8 @@ class GemmaNotation:
     and words without quotes.
 
     Args:
-        quote: the marker before and after a string without escape sequences.
-        root: the schema of the arguments.
+        quote: the marker before and after a string. Such a string has no escape sequences.
+        root: the tool's schema for its arguments.
     """
 
     def __init__(self, quote: str, root: Mapping[str, Any]) -> None:

@@ -7,12 +7,13 @@
     in reasoning   its own </think>                  -> in text
                    `end_reasoning` of a format       -> in text, and read there
 
-White space after a structure, or at the start of the message, belongs to the text that follows. If no text follows,
-this white space is dropped. A message that contains only white space is text. All other text stays as it is.
+White space after a structure (for example, a tool call), or at the start of the message, belongs to the text that
+follows. If no text follows, the reader drops this white space. A message that contains only white space is text. All
+other text stays as it is.
 
 Reasoning starts only at the start of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
-same kind ends reasoning. A closing tag in text is removed directly after a structure, and if no tag has ended reasoning
-yet.
+same kind ends reasoning. The reader removes a closing tag in text if the tag directly follows a structure, or if no tag
+has ended reasoning yet.
 
 A special token ends reasoning too, if the text after it can be a tool call (`required_after`). If a format's markers
 consist of ordinary characters, its markers never end reasoning: see `MarkupDialect`.
@@ -55,12 +56,14 @@ class MarkupFormat:
         message_markers: markers that are never text, even if tool calls aren't parsed.
         end_reasoning: the markers of `openers` and `message_markers` that also end reasoning.
         always_end_reasoning: the markers of `end_reasoning` that end reasoning even if tool calls aren't parsed.
-        required_after: the text that must follow an interrupt, if the marker alone isn't enough.
-        think: the markers that open reasoning at the head of the message, with their closing markers.
+        required_after: the text that must follow a marker of `end_reasoning`, if the marker alone doesn't end
+            reasoning.
+        think: the markers that open reasoning at the start of the message, with their closing markers.
         closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
             in `think`.
         prompted: additional opening markers that the model may repeat after the prompt has opened reasoning.
-        framing: true if the format applies even if tool calls aren't parsed.
+        framing: true if the format also marks where messages begin and end (Harmony). The reader then always parses it,
+            even if the request allows no tool calls.
         tools: the schemas of the declared tools, by name.
     """
 
@@ -111,7 +114,7 @@ class MarkupReader(Scanner):
 
     Attributes:
         warnings: the warnings about tool calls that could not be parsed.
-        behind: the last marker of `message_markers`, or "". A format may set it.
+        behind: the marker of `message_markers` that was parsed last, or "". A format may set this attribute.
         thought: the reasoning so far, if it has to be parsed again at the end of the response.
     """
 
@@ -185,7 +188,7 @@ class MarkupReader(Scanner):
             self._on_draft(len(self.calls), join_surrogates(name), piece)
 
     def begin_structure(self) -> None:
-        """Records that a structure has begun, so that its characters aren't output as text."""
+        """Records that the parsed characters belong to a structure, so that they aren't output as text."""
         self._structured = self._after_structure = True
         self._held_space.clear()
         self._recorded = None

@@ -1,8 +1,8 @@
 """Lets parsers of streamed text work as if the text were complete.
 
-A parser is a generator. It requests, for example, the text up to one of several markers, and pauses when the text runs
-out. Only the longest suffix that may begin a marker is held back. The time is linear in the length of the text,
-wherever the text is split.
+A parser is a generator. The parser requests, for example, the text up to one of several markers, and pauses when the
+text runs out. It holds back only the longest suffix that may begin a marker. The parsing time is linear in the length
+of the text, wherever the text is split.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_SPACE = re.compile(r"\S")
 
 
 class Markers:
-    """A set of markers, for which text is searched in one pass."""
+    """A set of markers. One regular expression finds all of them."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         ordered = sorted(set(words), key=len, reverse=True)
@@ -135,8 +135,8 @@ class Scanner(ABC):
             yield
 
     def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
-        """Matches a pattern at this position. Returns None if the pattern doesn't match. The match is consumed if
-        `take` is set."""
+        """Matches a pattern at this position. Returns None if the pattern doesn't match. Consumes the match if `take`
+        is true."""
         while True:
             stop = self._at + shape.longest
             found = shape.match(self._window, self._at, stop)
@@ -184,16 +184,16 @@ class Scanner(ABC):
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """Returns the text of a tool call's arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` receives the text while it is parsed. This may be more than the arguments. With `closes`, the closing
-        bracket of JSON arguments ends them too. The returned marker is then "".
+        `show` gets the text while the text is parsed, perhaps more text than the arguments. With `closes`, the closing
+        bracket of JSON arguments also ends the arguments. The returned marker is then "".
 
-        A marker inside a JSON string is part of the string, unless the string never ends. If it never ends, and the
-        text before the first marker outside of strings isn't JSON, the arguments end at the first marker inside the
-        string. The text after that marker is parsed again. So a quoted marker does no harm, and an unclosed string
-        can't hide the next tool call.
+        A marker inside a JSON string is part of the string, unless the string never ends. If the string never ends, and
+        the text before the first marker outside of strings isn't JSON, the arguments end at the first marker inside the
+        string. The scanner parses the text after that marker again. So a quoted marker does no harm, and an unclosed
+        string can't hide the next tool call.
 
         `_settled` is the position where the first search stopped. A search that begins earlier is inside the same
-        string. It continues at `_settled`, so that the time stays linear.
+        string. Such a search continues at `_settled`, so that the time stays linear.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -246,7 +246,7 @@ class Scanner(ABC):
         return ""
 
     def put_back(self, text: str) -> None:
-        """Returns text to the input, so that it is parsed next."""
+        """Returns text to the input, so that the parser reads this text next."""
         self._position -= len(text)
         if self._recorded is not None:
             recorded = "".join(self._recorded)

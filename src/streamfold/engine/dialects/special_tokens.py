@@ -151,7 +151,7 @@ def special_tokens(dialect: str | None, model: str | None = None) -> SpecialToke
 
     Args:
         dialect: the name of a dialect, or several names joined by `+`.
-        model: the model, if the model's server renders the chat template.
+        model: the name of the model, if the model's server renders the chat template. Otherwise None.
 
     >>> tokens = special_tokens("kimi3")
     >>> bool(tokens and tokens.text.search("close with <|close|>"))

@@ -1,4 +1,4 @@
-"""Tool calls in a section, as Kimi, DeepSeek and MiniMax write them. Other text in a section is dropped.
+"""Tool calls in a section, as Kimi, DeepSeek and MiniMax write them. The reader drops other text in a section.
 
 The model may omit the section's markers around a single tool call, and the section's end marker after a complete tool
 call.
@@ -15,7 +15,7 @@ from .scanner import Reading, ignore, markers
 
 
 class Sections(MarkupFormat, ABC):
-    """A tool call format in which tool calls are in sections.
+    """A tool call format in which sections contain the tool calls.
 
     Attributes:
         section_ends: the markers that end a section.

@@ -14,11 +14,11 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", dict: "object", list
 
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns a value as JSON text. If the value is JSON of a declared type, it stays as it is. Otherwise it becomes a
-    JSON string.
+    """Returns a value as JSON text. If the value is JSON of a declared type, the text stays unchanged. Otherwise it
+    becomes a JSON string.
 
     Args:
-        schema: the schema of the value; None if there is none.
+        schema: the schema of the value; None if the tool declares no schema for it.
         root: the schema that contains the definitions.
     """
     types = declared_types(schema, root)
@@ -65,7 +65,7 @@ def member(schema: Any, key: str, root: Mapping[str, Any]) -> Any:
 
 
 def items(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Returns the schema of a list's items; None if the list's schema doesn't say."""
+    """Returns the schema of a list's items; None if the list's schema has no schema for items."""
     return _plain(schema, root).get("items")
 
 
@@ -80,7 +80,7 @@ def _plain(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Mapping[str,
 
 
 def declared_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> set[str]:
-    """Returns the names of the JSON types that a schema allows; empty if the schema doesn't say."""
+    """Returns the names of the JSON types that a schema allows. The set is empty if the schema names no types."""
     if not isinstance(schema, Mapping) or depth > 8:
         return set()
     declared = schema.get("type")

@@ -87,8 +87,8 @@ class Qwen3Coder(_Tagged):
 class Seed(Qwen3Coder):
     """Seed-OSS: Qwen3-Coder's tags inside Seed's tags. The chat template formats lists and objects in Python's syntax.
 
-    Some models put a line feed before and after a value, as Qwen's models do. This pair is removed, but a single line
-    feed stays. Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
+    Some models put a line feed before and after a value, as Qwen's models do. The parser removes this pair, but keeps a
+    single line feed. Doubao Seed 2 writes attributes, `<function name="NAME"><parameter name="KEY" string="true">`
     (https://github.com/sipeed/picoclaw/issues/3153).
     """
 

@@ -20,14 +20,14 @@ from .typed_values import json_object, json_or_text, json_string, member, typed_
 
 
 class _Tags(Sections):
-    """The tags of one format.
+    """A format in which each argument has its own tag.
 
     Attributes:
         header: the pattern after the first marker of a tool call.
         keys: the markers that open an argument, with their closing markers. The pattern `key` follows the opening
             marker.
         value_ends: additional markers that end an argument.
-        wholes: keys whose value contains all arguments.
+        wholes: the markers of `keys` after which the value contains all arguments.
         bodies: true if a JSON object may replace the arguments' tags.
         declared_alone: true if a tool call outside of a section counts only if its tool is declared.
     """
