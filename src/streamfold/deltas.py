@@ -86,7 +86,7 @@ class Block:
         index: the server's number for the block; None if the server sends no usable number.
         value: the block as the server sent it.
         member: the name of the field with the visible text.
-        call: the block's tool call. Its arguments are used only if no `BlockPiece` contains arguments.
+        call: the block's tool call. The engine uses this delta's arguments only if no `BlockPiece` contains arguments.
         write: a function that returns the block with the delivered tool call. The next request contains this block.
         held: true if the server may still run the tool call itself (see `RanOnServer`). The engine then processes
             the tool call only at the end of the response.
@@ -111,7 +111,7 @@ class BlockPiece:
     """More content for a content block.
 
     Attributes:
-        index: the server's number for the block. None means the newest block.
+        index: the server's number for the block, or None for the newest block.
         kind: the kind of block that the piece belongs to. The engine ignores the piece if the block has another
             kind.
         how: "append" appends to a text, "json" appends to a field's JSON text, and "add" appends to a list.
@@ -138,8 +138,7 @@ class BlockEnd:
 
 @dataclass(slots=True)
 class RanOnServer:
-    """Says that the server ran a tool call itself. It refers to the newest tool call with this id, or with this name if
-    the id is empty."""
+    """Says that the server itself ran the newest tool call with this id, or with this name if the id is empty."""
 
     id: str | None
     name: str | None
@@ -244,8 +243,8 @@ class Finish:
     Attributes:
         continues: true if the response continues in another HTTP request. `reason` is then the finish reason of
             this part only.
-        drops_calls: true if something other than the model stopped the response, for example a cancellation. Then
-            no tool calls are delivered.
+        drops_calls: true if no tool calls may be delivered, because something other than the model stopped the
+            response, for example a cancellation.
     """
 
     reason: FinishReason
@@ -256,7 +255,7 @@ class Finish:
 
     @property
     def cut(self) -> bool:
-        """True if the response was truncated. It stays true when another finish reason follows."""
+        """True if the response was truncated. A later finish reason doesn't change this."""
         return is_truncated(self.reason)
 
 

@@ -1,11 +1,11 @@
 """A cache of turns, which restores reasoning, signatures and encrypted items that clients leave out of earlier turns.
 
-A turn is restored only in the same conversation. Its cache key is a hash of the end user, the instructions, and every
-message up to and including the turn: roles, texts, images, results, names and ids, in order. The ids of tool calls
-don't identify a conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say
-"Hi" get the same greeting. The cache key doesn't depend on tools, reasoning, and text that agents add and remove (see
-`_UNSTABLE`). Agents may load tools late, and clients leave reasoning out. If a client rewrites a conversation, for
-example by clearing old tool results, it counts as a new conversation.
+A turn is an assistant message. The cache restores a turn only in the same conversation. A turn's cache key is a hash of
+the end user, the instructions, and every message up to and including the turn: roles, texts, images, results, names and
+ids, in order. The ids of tool calls don't identify a conversation: Kimi's ids are the same in every conversation
+(`functions.NAME:0`), and two users who say "Hi" get the same greeting. The cache key doesn't depend on tools, which
+agents may load late, on reasoning, which clients leave out, or on text that agents add and remove (see `_UNSTABLE`). If
+a client rewrites a conversation, for example by clearing old tool results, the cache finds no turns of it.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -100,8 +100,8 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """A kind of text that an agent adds to a request and removes from later requests. So cache keys must not depend on
-    this text.
+    """A kind of text that an agent adds to a request and removes from later requests. Cache keys must not depend on
+    such text.
 
     Attributes:
         client: the agent.
@@ -193,14 +193,8 @@ def _text(message: Message) -> str:
 
 
 def _can_be_known(message: Message) -> bool:
-    """Returns True if a message can have a cache key. Only an assistant message with tool calls or text has one."""
+    """Returns True if a message can have a cache key: an assistant message with tool calls or text."""
     return message.role == "assistant" and bool(message.tool_calls or _text(message).strip())
-
-
-def _has_provider_data(message: Message) -> bool:
-    """Returns True if a turn contains data that providers may require in later requests, and that clients may leave
-    out."""
-    return bool(message.reasoning is not None or message.extras or any(call.extra for call in message.tool_calls))
 
 
 def _missing(returned: Message, stored: Message) -> list[str]:
@@ -239,7 +233,7 @@ class TurnStore(Protocol):
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the stored values, by cache key. Keys without a stored value are missing in the result."""
+        """Returns the stored values, by cache key. The result has no keys without a stored value."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
@@ -271,18 +265,18 @@ class TurnCache:
 
     Several providers reject the next request of a tool loop without reasoning, thinking blocks with signatures,
     Gemini's thought signatures, or encrypted items. `reply.message` contains this data. Conversations of plain dicts,
-    or from other clients, often don't.
+    or from other clients, often lack this data.
 
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
     A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
-    and the same messages up to and including the turn. Tools may change. Messages with an `origin` come from
-    streamfold. Such messages are complete, so the cache doesn't change them.
+    and the same messages up to and including the turn. Tools may change. The cache doesn't change messages with an
+    `origin`, because they come from streamfold and are complete.
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
         owner: the owner of the conversations. An owner never gets turns of another owner.
-        end_user: the owner's user. With None, the owner is the user that a request names (see the guide).
+        end_user: the owner's user. With None, the end user is the one that a request names (see the guide).
         ids: True if clients send the ids of tool calls back. With False, the cache finds a turn by the names and
             arguments of its tool calls, and restores the ids too.
     """
@@ -347,7 +341,8 @@ class TurnCache:
             A warning if the store failed, otherwise None.
         """
         message = reply.message
-        if not (_has_provider_data(message) and _can_be_known(message)):
+        has_extra = message.extras or any(call.extra for call in message.tool_calls)
+        if (message.reasoning is None and not has_extra) or not _can_be_known(message):
             return None
         position = (await self._positions(messages))[-1]
         keys = [_turn_key(position, calls, text, message.name) for calls, text in self._returned_forms(message)]
@@ -416,8 +411,8 @@ class _CachingAnswer(WrappedAnswer):
     """The answer of a model with a turn cache. The cache restores earlier turns before the request is sent, and stores
     the answer before the last chunk is delivered.
 
-    The request is validated immediately, so that `chat_stream` raises errors. The request is validated again if turns
-    were restored.
+    `open_source` validates the request immediately, so that `chat_stream` raises errors, and again if the cache
+    restored turns.
 
     Args:
         open_source: a function that validates a request without sending it, and returns the source of its chunks.

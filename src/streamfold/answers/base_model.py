@@ -20,7 +20,7 @@ class BaseChatModel(AsyncContext, ABC):
     """Base class of models. Subclasses define `name`, `_stream` and `aclose`.
 
     Attributes:
-        continues_text: True if `_stream` reads `ChatParams.begun`. It then continues that text, or raises ConfigError.
+        continues_text: True if `_stream` continues the text in `ChatParams.begun`, or raises ConfigError if it can't.
     """
 
     continues_text: ClassVar[bool] = False

@@ -34,10 +34,10 @@ class ChatParams:
         conversation: see `ChatOptions`.
         many_conversations: True if requests from many conversations use this model. streamfold then gives no warnings
             about prompt cache misses, because consecutive requests belong to different conversations.
-        fail_fast: True if another model can answer instead. After a 429 response, streamfold then raises an error
-            immediately instead of waiting.
-        begun: the beginning of the answer, which another model wrote before it failed. This model must continue the
-            text.
+        fail_fast: True if another model can answer instead. With True, streamfold raises an error immediately after a
+            429 response, instead of waiting.
+        begun: the beginning of the answer, which another model wrote before it failed, and which this model must
+            continue.
         reservation: the caller's reservation for the first request. The `Provider` records the actual usage in
             the reservation, and closes the reservation.
     """
@@ -103,8 +103,8 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """The interface of all language models. `Provider`, `Fallback` and the test models are chat models. So is any other
-    object with these four attributes and methods.
+    """The interface of all language models. `Provider`, `Fallback` and the test models are chat models, and any other
+    object with these four attributes and methods is a chat model too.
 
     A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 

@@ -268,7 +268,7 @@ class ChatStream(AsyncIteration, AsyncContext):
                 async for _ in self:
                     pass
             if not self._ended:
-                raise StreamfoldError("the answer was closed before its end")
+                raise StreamfoldError("the stream was closed before its end")
             return self.reply
 
     def partial(self, model: type[M]) -> Partial[M] | None:

@@ -97,7 +97,7 @@ async def extract(
             or a JSON schema. pydantic runs the type's validators.
         messages, tools, options: as for `Provider.chat`.
         attempts: the maximum number of requests.
-        with_reply: True to return the last reply too. Its `usage` and `cost` are totals over all attempts.
+        with_reply: True to return the last reply too. The reply's `usage` and `cost` are totals over all attempts.
 
     Returns:
         The value. With `with_reply=True`, a tuple of the value and the reply.

@@ -1,4 +1,4 @@
-"""`StreamAccumulator`, which converts deltas to chunks and to the reply. Other classes here collect text, usage and
+"""`StreamAccumulator`, which converts deltas to chunks and to the reply, and its collectors of text, usage and
 warnings."""
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class TextBuffer:
 
     @property
     def raw(self) -> str:
-        """The text received so far. If it ends with half of a surrogate pair, U+FFFD replaces this half."""
+        """The text received so far. If the text ends with half of a surrogate pair, U+FFFD replaces this half."""
         return self.text + ("\ufffd" if self._half else "")
 
     def add(self, piece: str) -> str:
@@ -694,8 +694,8 @@ class CallPositions:
     """Decides, while the response is still arriving, which tool calls already have their final position in the
     reply.
 
-    At the end, tool calls are sorted as in `ToolCallAssembler.finish`. As long as a tool call with a lower index
-    may still begin, the positions of later tool calls aren't final.
+    `ToolCallAssembler.finish` sorts the tool calls at the end. As long as a tool call with a lower index may still
+    begin, the positions of later tool calls aren't final.
     """
 
     def __init__(self) -> None:
@@ -706,8 +706,8 @@ class CallPositions:
         """Adds a new tool call.
 
         Args:
-            others: the positions of the response's other output items. None if the server doesn't number tool
-                calls together with other items.
+            others: the positions of the response's other output items, or None if the server doesn't number tool calls
+                together with other items.
         """
         if self._indices is None or self._unplaced is not None:
             return

@@ -5,8 +5,8 @@ the complete block again (https://docs.anthropic.com/en/docs/build-with-claude/s
 and Vercel's gateway close all blocks at the end of the message. The assembler holds a block's text back until all
 earlier blocks of the same kind are closed.
 
-If the start of a tool call is missing, its arguments become a tool call without a name. These arguments may belong to
-one of the other tool calls. Each tool call to which they may belong gets an error (`ToolCallAssembler.mark_ambiguous`).
+If the start of a tool call is missing, its arguments become a tool call without a name. Each other tool call to which
+these arguments may belong gets an error (`ToolCallAssembler.mark_ambiguous`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _BlockState:
         lists: lists that arrive in pieces, by field name.
         waiting: text that is held back until all earlier blocks of the same kind are closed.
         next: the next block of the same kind (text and reasoning only).
-        counted: true if the arguments in the block's first event were processed.
+        counted: true if the assembler has returned the arguments in the block's first event.
         late: true for a tool call that began or grew after a finish reason.
     """
 
@@ -252,8 +252,8 @@ class BlockAssembler:
         """Skips content of the next response body that this response has already contained.
 
         Args:
-            whole: true if the body repeats all blocks. Otherwise the body repeats only blocks after the last SSE event
-                with an id.
+            whole: true if the body repeats all blocks, false if it repeats only blocks after the last SSE event with an
+                id.
         """
         if self.name == "blocks":
             return

@@ -81,7 +81,7 @@ class BodyReader:
 
     Attributes:
         head: the first bytes of the body.
-        events: the parser of the event stream. None if the body isn't an event stream, or as long as that isn't known.
+        events: the parser of the event stream, or None if the body isn't known to be an event stream.
         document: the body if it isn't an event stream, otherwise None.
     """
 
@@ -256,7 +256,7 @@ class StreamDecoder:
     @property
     def broken_off_at(self) -> tuple[str, int | str] | None:
         """The id of an unfinished response, and the number or the id of the last SSE event. With both values, a client
-        can request the rest of the response. None if one of them is unknown.
+        can request the rest of the response. If one of them is unknown, the result is None.
 
         If the last event had no id, the second value is `""`. The server then repeats the response from its
         start.
@@ -353,7 +353,7 @@ class StreamDecoder:
         """Ends the input and returns the remaining chunks. If the response is incomplete, `end` raises no error;
         only `close` does.
 
-        Call `end` to get all text of a broken response as chunks. This includes the text of an incomplete SSE
+        Call `end` to get all text of a broken response as chunks. These chunks include the text of an incomplete SSE
         event, and text that was held back because it could have become a tool call.
 
         Args:

@@ -225,7 +225,7 @@ class TextDeduplicator:
         if not keys:
             self._unnumbered[kind, number] = found
         if len(self._parts) + len(self._unnumbered) > _MOST_PARTS:
-            raise ProtocolError(f"the answer has more than {_MOST_PARTS} parts")
+            raise ProtocolError(f"the answer has more than {_MOST_PARTS} content parts")
         return found
 
     def _is_another_form(self, part: PartRef) -> bool:
@@ -242,9 +242,9 @@ class TextDeduplicator:
 class EventDeduplicator:
     """Detects SSE events that the server sent twice, for example after a reconnect.
 
-    Some gateways use random sequence numbers, or the same number for all events. So an event counts as repeated
-    only if an earlier event had the same number and the same bytes. A gap in the numbers counts only if every
-    event has a number (fixtures/litellm).
+    Some gateways use random sequence numbers, or the same number for all events. So the deduplicator skips an event
+    only if an earlier event had the same number and the same bytes. The deduplicator reports a gap in the numbers only
+    if every event has a number (fixtures/litellm).
 
     Attributes:
         unreliable: true if a sequence number wasn't higher than the previous number. Gaps in the numbers are then

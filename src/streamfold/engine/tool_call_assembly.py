@@ -69,7 +69,7 @@ class IncomingCall:
         done: true if the server marked the tool call as ended.
         broken_off: true if the server marked the tool call as incomplete.
         late: true if a fragment arrived after the last finish reason.
-        gap_at: the value of `size` when SSE events were missing. None if no event was missing, or if complete arguments
+        gap_at: the value of `size` when SSE events were missing, or None if no event was missing, or complete arguments
             had arrived before.
         has_gap: true if fragments of the arguments followed after `gap_at`.
         guessed: true if a fragment was assigned to this tool call only because of its order.
@@ -361,7 +361,7 @@ class ToolCallAssembler:
     """Assigns each tool call fragment of a response to a tool call.
 
     Args:
-        tool_names: the names of the declared tools. They show whether a second name continues the first name.
+        tool_names: the names of the declared tools, which show whether a second name continues the first name.
     """
 
     def __init__(self, tool_names: Collection[str] = (), limits: Limits | None = None) -> None:
@@ -437,8 +437,8 @@ class ToolCallAssembler:
     def mark_ambiguous(self) -> None:
         """Marks tool calls that may lack arguments, because arguments without a name arrived.
 
-        Such arguments may belong to a tool call with the same id. Without an id, they may belong to any tool call that
-        has no arguments. They are never added to a tool call.
+        Arguments with an id may belong to a tool call with the same id, and arguments without an id to any tool call
+        that has no arguments. The assembler never adds such arguments to a tool call.
         """
         named = [call for call in self._opened if call.name]
         for call in [call for call in self._opened if not call.name and not call.markup]:
@@ -463,9 +463,9 @@ class ToolCallAssembler:
             call.ran_on_server = True
 
     def finish(self) -> list[IncomingCall]:
-        """Returns all tool calls. If each tool call has its own index, they are sorted by index (Z.ai's index -1
-        doesn't count). Otherwise they are in the order of the server's final list. Without that list, they are in the
-        order in which they began."""
+        """Returns all tool calls. If each tool call has its own index, sorts the tool calls by index (Z.ai's index -1
+        doesn't count). Otherwise, the order is that of the server's final list, or without a list, the order in which
+        the tool calls began."""
         if not (calls := [call for call in self._opened if not call.ran_on_server]):
             return []
         indices = {call.index for call in calls if call.index is not None and call.index >= 0}

@@ -47,7 +47,7 @@ class GemmaNotation:
     and words without quotes.
 
     Args:
-        quote: the marker before and after a string. Such a string has no escape sequences.
+        quote: the marker before and after a string that has no escape sequences.
         root: the tool's schema for its arguments.
     """
 

@@ -1,4 +1,4 @@
-"""The reader that all built-in dialects share. It separates text, reasoning and tool calls.
+"""The reader that all built-in dialects share. The reader separates text, reasoning and tool calls.
 
     in text        <think> at the start              -> in reasoning
                    </think> (see below)              removed
@@ -8,8 +8,8 @@
                    `end_reasoning` of a format       -> in text, and read there
 
 White space after a structure (for example, a tool call), or at the start of the message, belongs to the text that
-follows. If no text follows, the reader drops this white space. A message that contains only white space is text. All
-other text stays as it is.
+follows. If no text follows, the reader drops this white space. A message that contains only white space is text. The
+reader outputs all other text unchanged.
 
 Reasoning starts only at the start of the message, or in the prompt (`start_in_reasoning`). The first closing tag of the
 same kind ends reasoning. The reader removes a closing tag in text if the tag directly follows a structure, or if no tag
@@ -96,7 +96,7 @@ class MarkupFormat:
 
 
 class ThinkTags(MarkupFormat):
-    """Parses only reasoning and no tool calls. It also accepts the tags that Amazon Bedrock uses for gpt-oss
+    """Parses only reasoning and no tool calls. The format includes the tags that Amazon Bedrock uses for gpt-oss
     (fixtures/bedrock)."""
 
     think: ClassVar[Mapping[str, str]] = {**THINK, "<reasoning>": "</reasoning>"}

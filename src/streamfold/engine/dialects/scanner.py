@@ -1,8 +1,8 @@
 """Lets parsers of streamed text work as if the text were complete.
 
 A parser is a generator. The parser requests, for example, the text up to one of several markers, and pauses when the
-text runs out. It holds back only the longest suffix that may begin a marker. The parsing time is linear in the length
-of the text, wherever the text is split.
+text runs out. The parser holds back only the longest suffix that may begin a marker. The parsing time is linear in the
+length of the text, wherever the text is split.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Scanner(ABC):
         string can't hide the next tool call.
 
         `_settled` is the position where the first search stopped. A search that begins earlier is inside the same
-        string. Such a search continues at `_settled`, so that the time stays linear.
+        string. The second search continues at `_settled`, so that the time stays linear.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)

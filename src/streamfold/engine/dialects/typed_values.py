@@ -14,12 +14,12 @@ _TYPES = {bool: "boolean", int: "integer", float: "number", dict: "object", list
 
 
 def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns a value as JSON text. If the value is JSON of a declared type, the text stays unchanged. Otherwise it
-    becomes a JSON string.
+    """Returns a value as JSON text. If the value is JSON of a declared type, returns the value unchanged, otherwise as
+    a JSON string.
 
     Args:
         schema: the schema of the value; None if the tool declares no schema for it.
-        root: the schema that contains the definitions.
+        root: the tool's schema, which contains the definitions that `$ref` refers to.
     """
     types = declared_types(schema, root)
     return json_string(text) if "string" in types else _of(types, text)

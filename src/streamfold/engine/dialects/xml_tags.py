@@ -192,7 +192,8 @@ _SECTION, _INVOKE, _PARAMETER, _INVOKE_END = "<minimax:tool_call>", "<invoke nam
 
 
 class MiniMax(_Tags):
-    """MiniMax M2. Its tags consist of ordinary characters. So a section tag counts only if a tool call follows it."""
+    """MiniMax M2. MiniMax's tags consist of ordinary characters. So the reader treats a section tag as markup only if a
+    tool call follows."""
 
     section_ends = ("</minimax:tool_call>",)
     call_begins = (_INVOKE,)
