@@ -237,10 +237,8 @@ class Pipeline:
         return False
 
     def _show(self, block: Any, chunks: list[StreamChunk]) -> None:
-        if (part := live_part(block, self._accumulator.blocks.name)) is not None and (
-            chunk := self._accumulator.feed(part)
-        ) is not None:
-            chunks.append(chunk)
+        if (part := live_part(block, self._accumulator.blocks.name)) is not None:
+            self._accumulate([part], chunks)
 
     def end(self, chunks: list[StreamChunk]) -> None:
         """Ends the response's text. Appends chunks with text that was held back to `chunks`. Warns if the text contains
@@ -292,7 +290,7 @@ class Pipeline:
             if self._drafts and (drawn := self._drafts.take_chunks()) and not self._accumulator.calls_begun:
                 chunks += drawn  # where the server sends calls of its own, those in the text do not count
         else:
-            self._accumulate((delta,), chunks)
+            self._accumulate([delta], chunks)
 
     def _accumulate(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         for delta in deltas:
