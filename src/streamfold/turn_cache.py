@@ -233,7 +233,7 @@ class TurnStore(Protocol):
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the stored values, by cache key. The result has no keys without a stored value."""
+        """Returns the stored values, by cache key. The result lacks keys without a stored value."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
@@ -367,8 +367,8 @@ class TurnCache:
         return f"<TurnCache {self.store!r}>"
 
     def _calls(self, turn: Message) -> list[list[Any]]:
-        """Returns the tool calls of a turn, as the turn's cache key contains them. If clients don't send ids back, ids
-        that streamfold has generated are left out.
+        """Returns the tool calls of a turn, as the turn's cache key contains them. If clients don't send ids back,
+        leaves out ids that streamfold has generated.
         """
         return [
             _without_id(values)

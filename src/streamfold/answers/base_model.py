@@ -135,5 +135,6 @@ def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns the source of a wrapped model's chunks. The wrapping model can then change the chunks. See `forward`."""
+    """Returns the source of a wrapped model's chunks, so that the wrapping model can change the chunks. See
+    `forward`."""
     return forward(model, arguments).source

@@ -143,7 +143,8 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def ready(self) -> bool:
-        """True if the next chunk has already arrived. A server can then send both chunks in one write."""
+        """True if the next chunk has already arrived. A server that forwards the chunks can send both chunks in one
+        write."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or self._watchers is None)
 
     @property
@@ -367,7 +368,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
 
 class WrappedAnswer:
-    """A `ChunkSource` that wraps another source. The wrapped source can be replaced before the first chunk.
+    """A `ChunkSource` that wraps another source. A subclass can replace the wrapped source before the first chunk.
 
     A subclass that changes no chunks overrides `_begin`, `_complete` and `_fail`. Other subclasses override `batches`.
     """

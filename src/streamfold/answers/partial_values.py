@@ -75,8 +75,8 @@ class PartialReader(Generic[M]):
         """Returns the partial value, or None before any part has arrived.
 
         Args:
-            size: the length of the text.
-            text: a function that returns the text. The function is called only if the text has to be parsed.
+            size: the number of characters in the text.
+            text: a function that returns the text. The reader calls the function only if it has to parse the text.
             whole: True if the text is complete.
         """
         grown = size - self._size

@@ -607,7 +607,7 @@ class StreamAccumulator:
         return self._finished()
 
     def _has_content(self, finish: Finish | None = None) -> bool:
-        """Returns whether the model has written anything. Truncated tool calls don't count."""
+        """Returns whether the model has written anything. Ignores truncated tool calls."""
         if self._has_parts or any(buffer.raw for buffer in self.buffers.values()):
             return True
         called = self.calls.finish() if finish is None or not finish.cut else ()

@@ -195,8 +195,8 @@ class CallDelivery:
         return ToolCall(join_surrogates(call_id), own_name, value, read.raw, call.extra, call.kind)
 
     def _unwrapped(self, name: str, arguments: dict[str, Any], call: IncomingCall) -> dict[str, Any]:
-        """Returns the arguments with parsed JSON, where the model wrote a string with JSON but the tool's schema
-        requires an object or a list."""
+        """Returns the arguments. A string with JSON becomes its JSON value where the tool's schema requires an object
+        or a list."""
         tool = next((tool for tool in (*self.names.tools, *self.tools) if tool.name == name), None)
         if tool is None:
             return arguments

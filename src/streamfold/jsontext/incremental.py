@@ -146,7 +146,8 @@ class BracketTracker:
         """Lets the tracker continue after text that it hasn't scanned.
 
         Args:
-            quote: the quote character of the string in which that text ended; "" if it ended outside of strings.
+            quote: the quote character of the string in which the skipped text ended, or "" if it ended outside of
+                strings.
         """
         self.quote = quote
         self._escaped = False

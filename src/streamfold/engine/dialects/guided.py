@@ -1,5 +1,5 @@
-"""Output of guided decoding when the request forces a tool call (`required`, or a named tool). The output is an array
-of tool calls, or only the arguments of the named tool.
+"""Parses the output of guided decoding, with which servers force a tool call (tool choice `required`, or a named tool).
+The output is an array of tool calls, or only the arguments of the named tool.
 
 The output has no markup. So the reader looks for such output only at the start of the message, and holds the output
 back until it is complete.

@@ -1,4 +1,4 @@
-"""Tool calls that the model wrote as JSON objects with a name, optionally an id, and the arguments."""
+"""Parses tool calls that the model wrote as JSON objects with a name, optionally an id, and the arguments."""
 
 from __future__ import annotations
 

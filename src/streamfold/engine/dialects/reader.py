@@ -106,7 +106,7 @@ class MarkupReader(Scanner):
     """Parses the markup in a response's text or in its reasoning.
 
     Args:
-        kind: the class of the input's deltas. Text that isn't markup is output as deltas of the same class.
+        kind: the class of the input's deltas. The reader outputs text that isn't markup as deltas of the same class.
         calls: true to parse tool calls.
         reasoning: true to parse reasoning markup.
         inside: true if the input begins inside reasoning.
@@ -215,8 +215,8 @@ class MarkupReader(Scanner):
         """Parses an invalid tool call again from its first marker.
 
         Args:
-            name: the tool's name, if the tool is declared. The tool call is then delivered with an error. With "", the
-                complete tool call becomes text.
+            name: the tool's name if the tool is declared, so that the reader delivers the tool call with an error. With
+                "", the complete tool call becomes text.
             header: the text between the marker and the arguments.
         """
         pieces = [self.rewind(marker)]

@@ -184,8 +184,8 @@ class Scanner(ABC):
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
         """Returns the text of a tool call's arguments and the marker that ends them, or "" at the end of the input.
 
-        `show` gets the text while the text is parsed, perhaps more text than the arguments. With `closes`, the closing
-        bracket of JSON arguments also ends the arguments. The returned marker is then "".
+        `show` gets the text while it is parsed. That text may include more than the arguments. With `closes`, the
+        closing bracket of JSON arguments also ends the arguments. The returned marker is then "".
 
         A marker inside a JSON string is part of the string, unless the string never ends. If the string never ends, and
         the text before the first marker outside of strings isn't JSON, the arguments end at the first marker inside the

@@ -97,8 +97,8 @@ class DeepSeek(_Tokens):
 
 
 def _fenced_name(text: MarkupReader) -> Reading[str]:
-    """Returns the tool's name before a Markdown fence. Returns "" if there is no fence, as in V3.1's format if a tool
-    has the name "function"."""
+    """Returns the tool's name before a Markdown fence. Returns "" if there is no fence, because DeepSeek V3.1 calls a
+    tool that has the name "function"."""
     pieces: list[str] = []
     name: list[str] = []
     yield from text.span(NOT_SPACE, pieces.append)
