@@ -100,8 +100,7 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """A kind of text that an agent adds to a request and removes from later requests. Cache keys must not depend on
-    such text.
+    """A kind of text that an agent adds to a request and removes from later requests. Cache keys must not depend on it.
 
     Attributes:
         client: the agent.
@@ -237,8 +236,7 @@ class TurnStore(Protocol):
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
-        """Stores values by cache key, and replaces earlier values of the same keys. Returns True if the values were
-        stored."""
+        """Stores values by cache key, and replaces earlier values of the same keys. Returns True on success."""
         ...
 
     async def aclose(self) -> None:

@@ -36,8 +36,7 @@ class ChatParams:
             about prompt cache misses, because consecutive requests belong to different conversations.
         fail_fast: True if another model can answer instead. With True, streamfold raises an error immediately after a
             429 response, instead of waiting.
-        begun: the beginning of the answer, which another model wrote before it failed, and which this model must
-            continue.
+        begun: the beginning of the answer. Another model wrote it before it failed, and this model must continue it.
         reservation: the caller's reservation for the first request. The `Provider` records the actual usage in
             the reservation, and closes the reservation.
     """

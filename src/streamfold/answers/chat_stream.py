@@ -143,8 +143,7 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def ready(self) -> bool:
-        """True if the next chunk has already arrived. A server that forwards the chunks can send both chunks in one
-        write."""
+        """True if the next chunk has already arrived. A server can send both chunks to its own client in one write."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or self._watchers is None)
 
     @property
@@ -191,8 +190,8 @@ class ChatStream(AsyncIteration, AsyncContext):
                 key of an object. The empty path matches the complete value.
             function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream raises
                 this exception.
-            tool: watches only calls of this tool. With None, all tool calls are watched, and the answer's text if the
-                text is JSON.
+            tool: watches only calls of this tool. None watches all tool calls, and the answer's text if the text is
+                JSON.
 
         Raises:
             ConfigError: the path is malformed, or the function is async.
@@ -420,8 +419,7 @@ class WrappedAnswer:
         return reply
 
     def _fail(self, error: APIError) -> None:
-        """Called before an error of the wrapped source is raised. A subclass may override this method to change the
-        error."""
+        """Called before an error of the wrapped source is raised. A subclass may override this to change the error."""
 
     async def aclose(self) -> None:
         self._closed = True

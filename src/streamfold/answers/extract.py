@@ -138,8 +138,7 @@ async def extract(
 
 
 def can_ask_again(reply: Reply) -> bool:
-    """Returns whether another request may get a valid answer. After a refusal, or a truncated or filtered answer, no
-    request can."""
+    """Returns whether another request may get a valid answer. After a refusal or a truncated answer, no request can."""
     return not (reply.refusal or is_truncated(reply.finish_reason) or reply.tool_calls)
 
 

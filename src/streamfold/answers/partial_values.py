@@ -62,8 +62,7 @@ class Partial(Generic[M]):
 
 
 class PartialReader(Generic[M]):
-    """Parses an incomplete JSON text as a partial `M`. Raises ConfigError if the pydantic model doesn't describe a JSON
-    object."""
+    """Parses an incomplete JSON text as a partial `M`. Raises ConfigError if `M` doesn't describe a JSON object."""
 
     def __init__(self, model: type[M]) -> None:
         self._model = _PartialModelBuilder().model(model)
@@ -203,8 +202,7 @@ class Watchers:
         self._is_call = False  # the answer comes as a call
 
     def add(self, path: str, function: Any, tool: str | None) -> None:
-        """Adds a watch function. Raises ConfigError if the function isn't a synchronous function, or the path is
-        malformed."""
+        """Adds a watch function. Raises ConfigError if the function isn't synchronous, or the path is malformed."""
         watcher = checked_watcher(function)
         try:
             self._watches.append(_Watch(path_pattern(path), watcher, tool))

@@ -1,5 +1,4 @@
-"""`StreamAccumulator`, which converts deltas to chunks and to the reply, and its collectors of text, usage and
-warnings."""
+"""`StreamAccumulator`, which converts deltas to chunks and to the reply, and the classes that collect their content."""
 
 from __future__ import annotations
 
@@ -212,8 +211,7 @@ class WarningList:
             self._listener((warning, about))
 
     def all(self) -> list[ReplyWarning]:
-        """Returns all warnings. If the limit was exceeded, the last warning says how many other warnings were
-        dropped."""
+        """Returns all warnings. Above the limit, the last warning says how many other warnings were dropped."""
         if not self._more:
             return list(self._found)
         return [*self._found, ReplyWarning("more_warnings", f"{self._more} more warnings were dropped")]
@@ -496,7 +494,7 @@ class StreamAccumulator:
         self.identified = self.part_ended = False
 
     def part(self) -> Reply:
-        """Returns a reply with only the current part's text and usage. streamfold calculates the part's cost from this
+        """Returns a reply with only the current part's text and usage. The part's cost is calculated from this
         reply."""
         usage, _ = self._usage.read()
         earlier = self._earlier
@@ -691,8 +689,7 @@ class StreamAccumulator:
 
 
 class CallPositions:
-    """Decides, while the response is still arriving, which tool calls already have their final position in the
-    reply.
+    """Decides, while the response is arriving, which tool calls already have their final position in the reply.
 
     `ToolCallAssembler.finish` sorts the tool calls at the end. As long as a tool call with a lower index may still
     begin, the positions of later tool calls aren't final.

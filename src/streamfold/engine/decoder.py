@@ -138,8 +138,7 @@ class StreamDecoder:
             call that the decoder assigned the fragment to.
         partial_tool_calls: also return a chunk for each tool call fragment, so that a program can show a tool
             call while the model writes it.
-        coalesce: join consecutive pieces of text, and consecutive pieces of reasoning, that one call of `feed`
-            returns.
+        coalesce: join the consecutive pieces of text, and of reasoning, that one call of `feed` returns.
         continues: true if the caller sends another HTTP request when the server pauses an answer (`part_ended`,
             `next_part`). If false, a paused answer ends: its finish reason is "unknown", and its tool calls are
             dropped.
@@ -258,8 +257,7 @@ class StreamDecoder:
         """The id of an unfinished response, and the number or the id of the last SSE event. With both values, a client
         can request the rest of the response. If one of them is unknown, the result is None.
 
-        If the last event had no id, the second value is `""`. The server then repeats the response from its
-        start.
+        If the last event had no id, the second value is `""`. The server then repeats the whole response.
         """
         numbers, answer_id = self._pipeline.numbers, self._accumulator.meta.id
         last = numbers.last_id if numbers.last is None else numbers.last
@@ -272,8 +270,7 @@ class StreamDecoder:
         bytes of an incomplete event.
 
         Args:
-            whole: true if the new body repeats the response from its start. The decoder then skips what it has
-                already received.
+            whole: true if the new body repeats the response from its start. The decoder then skips repeated content.
         """
         self._body = BodyReader(self._adapter.framing, self._limits)
         self._accumulator.blocks.expect_again(whole=whole or not self._pipeline.numbers.last_id)
@@ -301,8 +298,8 @@ class StreamDecoder:
         return chunks
 
     def give_up(self) -> list[StreamChunk]:
-        """Returns chunks with text that was held back. Callers use this before they themselves raise an error for
-        the response."""
+        """Returns chunks with text that was held back. Callers use this method before they raise an error of their
+        own."""
         chunks: list[StreamChunk] = []
         with suppress(StreamError):  # the text that was held back exceeds a limit: the caller's error counts
             self._pipeline.give_up(chunks)
@@ -328,8 +325,8 @@ class StreamDecoder:
         return self._accumulator.partial()
 
     def feed(self, data: bytes) -> list[StreamChunk]:
-        """Decodes the next bytes and returns the new chunks. The chunks' joined text doesn't depend on where the
-        body is split.
+        """Decodes the next bytes and returns the new chunks. The chunks' joined text is the same wherever the body is
+        split.
 
         If the bytes contain an error, `feed` returns the chunks before the error, and `done` becomes true. The
         next call raises the error.
@@ -377,8 +374,7 @@ class StreamDecoder:
     def close(self, *, interrupted: str | None = None) -> list[StreamChunk]:
         """Ends the input and returns the remaining chunks. The last chunk is the finished chunk.
 
-        If `close` raises an error, `error.partial` contains all received text. To get this text as chunks, call
-        `end` first.
+        If `close` raises an error, `error.partial` contains all received text. `end` returns this text as chunks.
 
         Raises:
             IncompleteStreamError: the response is incomplete.

@@ -77,8 +77,7 @@ class TextDeduplicator:
         self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
 
     def append_to_last(self, delta: PartedDelta) -> bool:
-        """Appends a delta if it belongs to the same content part as the previous delta. Returns whether the delta was
-        appended."""
+        """Appends a delta if it belongs to the same content part as the previous delta. Returns True if it did."""
         if self._going_on is None or delta.whole:
             return False
         kind, part, shown = self._going_on
@@ -247,8 +246,7 @@ class EventDeduplicator:
     if every event has a number (fixtures/litellm).
 
     Attributes:
-        unreliable: true if a sequence number wasn't higher than the previous number. Gaps in the numbers are then
-            ignored.
+        unreliable: true if a sequence number wasn't higher than the previous number. The engine then ignores gaps.
         last_id: the id of the last event with an id; "" if no event had an id, None on APIs without event ids.
     """
 

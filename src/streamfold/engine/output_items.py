@@ -153,7 +153,7 @@ class HostedToolTracker:
     def _complete(
         self, items: list[Any], warn: Callable[[WarningCode, str], None], *, finished: bool
     ) -> list[dict[str, Any]]:
-        """Returns the output items of a finished response in their order. If an item lacks its input, adds the streamed
+        """Returns the output items of a finished response in their order. Adds the streamed input to an item without
         input.
 
         Args:

@@ -81,8 +81,8 @@ class Pipeline:
         self._is_direct = self._dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
-        """Appends the chunks of one SSE event to `chunks`. `data` is the event's data, by which repeated events are
-        detected.
+        """Appends the chunks of one SSE event to `chunks`. `data` is the event's data, which shows whether the event is
+        a repetition.
 
         Raises:
             StreamError: the event reports an error, or exceeds a limit.

@@ -10,8 +10,7 @@ from ..types import ToolCallDelta
 
 
 class StopSequences:
-    """Ends the response's text at the first stop sequence. Holds back text that may be the beginning of a stop
-    sequence."""
+    """Ends the response's text at the first stop sequence. Holds back text that may begin a stop sequence."""
 
     def __init__(self, texts: Collection[str]) -> None:
         self._texts = tuple(texts)

@@ -29,13 +29,13 @@ class ToolNames:
         return not two_tools or self._begins_any(current + piece)
 
     def is_declared_in_pieces(self, current: str, piece: str) -> bool:
-        """Returns whether `current` isn't a declared tool's name, but a declared name begins with `current` and `piece`
-        joined."""
+        """Returns whether a declared name begins with `current` and `piece` joined, and `current` alone isn't
+        declared."""
         return current not in self._declared and self._begins_any(current + piece)
 
     def joined(self, current: str, piece: str) -> str:
-        """Returns the name with another piece appended. The piece may repeat the name (llama.cpp), contain the name, or
-        continue it."""
+        """Returns the name with another piece appended. The piece may repeat (llama.cpp), contain or continue the
+        name."""
         if piece == current:
             return current + piece if self.is_declared_in_pieces(current, piece) else current
         if piece.startswith(current):
@@ -52,8 +52,8 @@ _WHOLES = 3  # how many different wordings of the whole arguments are kept
 
 
 class IncomingCall:
-    """The state of a tool call while it arrives. Attributes that few tool calls need have their default value on the
-    class.
+    """The state of a tool call while it arrives. The class has the default values of attributes that few tool calls
+    need.
 
     Attributes:
         number: the tool call's position in the order in which tool calls began: 0, 1, 2.
@@ -126,8 +126,8 @@ class IncomingCall:
 
     @property
     def waits(self) -> bool:
-        """Returns whether arguments are still expected. `{}` may be a placeholder, because Bedrock starts each tool
-        call with it."""
+        """Returns whether arguments are still expected. `{}` may be a placeholder: Bedrock starts each tool call with
+        it."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
@@ -149,8 +149,7 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Stores complete arguments. Returns False if the arguments are ignored, because they arrived before or are
-        empty."""
+        """Stores complete arguments. Returns False if it ignores them, because they arrived before or are empty."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False
@@ -271,8 +270,7 @@ def _is_next_piece(call: IncomingCall, part: ToolCallDelta) -> bool:
 
 
 def continues_call(call: IncomingCall, part: ToolCallDelta, names: ToolNames) -> bool:
-    """Returns whether a fragment continues `call`. The fragment has the id of `call`, but no index or an unknown
-    one."""
+    """Returns whether a fragment continues `call`. The fragment has the id of `call`, but no known index."""
     if part.whole or not part.name or not call.name:
         return True
     if part.name != call.name:

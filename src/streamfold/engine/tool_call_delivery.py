@@ -75,7 +75,7 @@ class CallDelivery:
         warn: a function that gets each warning, and the tool call that the warning is about.
         tools: the tools of the request.
         finish: the finish reason; None if the stream ended without one.
-        meta: the id, model and creation time of the response. Ids for tool calls without an id are generated from these
+        meta: the id, model and creation time of the response. Missing ids of tool calls are generated from these
             values.
     """
 
@@ -248,8 +248,7 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments are complete. A custom tool call's text doesn't show this, so the server's events
-    decide."""
+    """Returns whether the arguments are complete. For a custom tool call, the server's events say so."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

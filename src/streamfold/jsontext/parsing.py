@@ -107,7 +107,7 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
 
 def partial_event(data: str) -> Any:
     r"""Parses the truncated data of an SSE event. Returns None if nothing can be parsed. Keeps halves of surrogate
-    pairs unchanged.
+    pairs.
 
     >>> partial_event('{"text": "Hel'), partial_event('{"text": "\\ud83d", "at') == {"text": "\ud83d"}
     ({'text': 'Hel'}, True)
@@ -267,8 +267,7 @@ ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors"
 
 
 def is_done(data: str) -> bool:
-    """Returns whether the data of an SSE event is `[DONE]`. Also accepts `[done]` and `"[DONE]"`, which some servers
-    send instead."""
+    """Returns whether the data of an SSE event is `[DONE]`. Also accepts `[done]` and `"[DONE]"` (some servers)."""
     return data[:1] != "{" and data.strip().strip('"').upper() == "[DONE]"
 
 
@@ -279,8 +278,7 @@ def int_or_none(value: Any) -> int | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """Converts an integer, a string or a float with an integer value to an integer. Returns None for any other
-    value."""
+    """Converts an integer, a string or a float with an integer value to an integer, and any other value to None."""
     if type(value) is int:
         return value
     if isinstance(value, str):
@@ -322,8 +320,7 @@ def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
 
 
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
-    """Returns the count in a field of `numbers`. Returns 0 if the field is missing, or None if its value isn't a valid
-    count."""
+    """Returns the count in a field of `numbers`. Returns 0 if the field is missing, None if its value isn't a count."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
 
 

@@ -103,8 +103,7 @@ def _read(raw: str, pieces: Sequence[str], *, repair: bool = True) -> ParsedArgu
 
 
 def _repeated(raw: str) -> ParsedArguments | None:
-    """Parses an object that the server sent several times, or after empty objects. Bedrock, for example, starts with
-    `{}`."""
+    """Parses an object that the server sent several times, or after empty objects. Bedrock starts with `{}`."""
     try:
         values = parse_values(raw)
     except ValueError:

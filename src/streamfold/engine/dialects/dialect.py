@@ -45,11 +45,9 @@ class Dialect(Protocol):
     """Finds tool calls and reasoning in the deltas of one response."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that later text can't change. The dialect holds back text that may still become a tool
-        call."""
+        """Returns the deltas that later text can't change. Holds back text that may still become a tool call."""
         ...
 
     def finish(self) -> Iterable[Delta]:
-        """Returns the text that was held back, tool calls and warnings. The engine calls this once, at the end of the
-        response."""
+        """Returns the text that was held back, tool calls and warnings. The engine calls this once, at the end."""
         ...

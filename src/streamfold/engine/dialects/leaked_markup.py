@@ -79,8 +79,7 @@ def leaked_markup(text: str, read: Collection[str] = ()) -> str | None:
 
 
 def bare_forms(text: str) -> list[str]:
-    """Returns the names of dialects whose tool calls need no marker, if a text may contain such a tool call in JSON or
-    Python."""
+    """Returns the names of dialects whose tool calls need no marker, if a text may contain such a tool call."""
     return [name for name, form in _BARE.items() if form in text] + [
         name for name, form in _BARE_HEADS.items() if re.match(form, text)
     ]

@@ -47,8 +47,7 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Reports a piece of a tool call in text. The tool call's number follows the numbers of the tool calls in
-        reasoning."""
+        """Reports a piece of a tool call in text. Tool calls in reasoning have the first numbers."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 

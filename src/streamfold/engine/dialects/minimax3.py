@@ -31,8 +31,7 @@ class _Element:
     children: list[tuple[str, str]] = field(default_factory=list)
 
     def closed_by(self, name: str) -> bool:
-        """Returns whether a closing tag may end the element. Only the outermost element may have text beside child
-        elements."""
+        """Returns whether a closing tag may end the element. Only the outermost element may mix text and elements."""
         blank = self.name == "invoke" or not self.children or not "".join(self.text).strip()
         return name == self.name and blank
 

@@ -56,8 +56,7 @@ class MarkupFormat:
         message_markers: markers that are never text, even if tool calls aren't parsed.
         end_reasoning: the markers of `openers` and `message_markers` that also end reasoning.
         always_end_reasoning: the markers of `end_reasoning` that end reasoning even if tool calls aren't parsed.
-        required_after: the text that must follow a marker of `end_reasoning`, if the marker alone doesn't end
-            reasoning.
+        required_after: the text that must follow a marker of `end_reasoning`, if the marker alone isn't enough.
         think: the markers that open reasoning at the start of the message, with their closing markers.
         closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
             in `think`.

@@ -135,8 +135,8 @@ class Scanner(ABC):
             yield
 
     def match(self, shape: TokenPattern, *, take: bool = True) -> Reading[re.Match[str] | None]:
-        """Matches a pattern at this position. Returns None if the pattern doesn't match. Consumes the match if `take`
-        is true."""
+        """Matches a pattern at this position, and consumes the match if `take` is true. Returns None without a
+        match."""
         while True:
             stop = self._at + shape.longest
             found = shape.match(self._window, self._at, stop)

@@ -26,8 +26,7 @@ def typed_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def unquoted_json(text: str, schema: Any, root: Mapping[str, Any]) -> str:
-    """Returns an unquoted value as JSON text, like `typed_json`. If the schema declares no type, any JSON is
-    accepted."""
+    """Returns an unquoted value as JSON text, like `typed_json`. Without a declared type, accepts any JSON."""
     types = declared_types(schema, root)
     return _of(types - {"string"}, text) if types else json_or_text(text)
 
