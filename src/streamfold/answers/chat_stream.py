@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
@@ -131,7 +130,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._closed = self._ended = False  # ended: the finished chunk was returned
         self._reading = False
         self._deltas: list[str] = []  # of the text that was returned, for `partial`
-        self._counted = self._size = 0  # deltas whose characters were counted, and the count
+        self._size = 0  # characters of this text
         self._readers: dict[type, PartialReader[Any]] = {}
 
     @property
@@ -248,6 +247,7 @@ class ChatStream(AsyncIteration, AsyncContext):
                     self._reading = False
             chunk = next(self._ready, None)
         self._deltas.append(chunk.delta)
+        self._size += len(chunk.delta)
         if chunk.finished:
             self._ended = True
             self._keep_text(self.source.reply)
@@ -291,19 +291,17 @@ class ChatStream(AsyncIteration, AsyncContext):
 
             reader = self._readers[model] = PartialReader(model)
         reply = self.source.reply if self._ended else None
-        self._size += sum(map(len, islice(self._deltas, self._counted, None)))
-        self._counted = len(self._deltas)
         if reply is not None and reply.answer is not None:
             return reader.read(self._size, lambda: str(reply.answer), whole=True)
         return reader.read(self._size, self._text, whole=reply is not None)
 
     def _text(self) -> str:
-        self._deltas, self._counted = ["".join(self._deltas)], 1
+        self._deltas = ["".join(self._deltas)]
         return self._deltas[0]
 
     def _keep_text(self, reply: Reply | None) -> None:
         if reply is not None:
-            self._deltas, self._counted, self._size = [reply.text], 0, 0
+            self._deltas, self._size = [reply.text], len(reply.text)
 
     async def aclose(self) -> None:
         """Closes the connection before it returns. Any task may call this method, also several times.
