@@ -447,6 +447,24 @@ def test_other_subsets(subset: dict[str, Any], given: dict[str, Any], made: dict
     assert short(found) == made
 
 
+def test_changes_come_in_the_order_of_the_keywords() -> None:
+    """The same schema gives the same warnings in each process, however its strings are hashed."""
+    names = ["title", "examples", "deprecated", "readOnly", "writeOnly", "$comment"]
+    schema = {
+        "$defs": {"A": {"type": "string"}},
+        "properties": {
+            "a": {"$ref": "#/$defs/A", **dict.fromkeys(names, "")},
+            "b": {"anyOf": [{"type": "string"}, {"type": "null"}], **dict.fromkeys(names, "")},
+        },
+    }
+    fitted = fit_schema(schema, Subset(beside_ref=(), beside_any_of=()))
+    assert fitted.changes == [
+        f"parameters.properties.{name}: {keyword} removed (not allowed next to {beside})"
+        for name, beside in (("a", "$ref"), ("b", "anyOf"))
+        for keyword in names
+    ]
+
+
 def test_every_subset_has_a_source() -> None:
     """A rule that nobody can look up again is no fact."""
     for name in ("any", "openai", "azure", "claude", "kimi", "gemini", "databricks", "llamacpp"):

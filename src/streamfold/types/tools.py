@@ -330,7 +330,7 @@ _FOREIGN = {"input_schema": "parameters", "inputSchema": "parameters", "schema":
 
 def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None:
     where = f"the tool {function['name']!r}"
-    outer = set() if function is tool else tool.keys() - {"type", "function", "cache_control"}
+    outer = [] if function is tool else [name for name in tool if name not in ("type", "function", "cache_control")]
     for name in (*outer, *(name for name in function if name not in ("type", "cache_control"))):
         if name not in _MEMBERS or name in outer:
             hint = f" (did you mean {_FOREIGN[name]!r}?)" if name in _FOREIGN else did_you_mean(name, _MEMBERS)

@@ -91,16 +91,13 @@ changes=['parameters: minimum moved into the description'], routine=[], problems
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError):  # it has values that are no JSON: that is found when the request is written
-        check_shapes(schema, at)
         return _Fitter(subset, at).fit(schema)
     return _fit_text(text, subset, at)
 
 
 @lru_cache(512)  # programs send the same tools again and again
 def _fit_text(text: str, subset: Subset, at: str) -> Fitted:
-    schema = json.loads(text)
-    check_shapes(schema, at)
-    return _Fitter(subset, at).fit(schema)
+    return _Fitter(subset, at).fit(json.loads(text))
 
 
 class _Fitter:
@@ -112,6 +109,7 @@ class _Fitter:
         self._out = Fitted({})
 
     def fit(self, schema: Mapping[str, Any]) -> Fitted:
+        check_shapes(schema, self._at)
         self._root = self._references(schema)
         self._recursive = _recursive_refs(self._root)
         self._out.schema = self._node(self._root, self._at)
@@ -156,20 +154,16 @@ class _Fitter:
         leads_nowhere = subset.references != "any" and not isinstance(target, Mapping)
         looped = not subset.recursion and ref in self._recursive
         if leads_nowhere or looped or subset.references == "none":
+            why = "its target is missing" if leads_nowhere else "it is recursive"
+            self._changed(path, f"{ref} became a schema for any value ({why})")
             kinds = types_of(target) if isinstance(target, Mapping) else []
-            self._changed(
-                path,
-                (
-                    f"{ref} became a schema for any value"
-                    f" ({'its target is missing' if leads_nowhere else 'it is recursive'})"
-                ),
-            )
-            about = "" if leads_nowhere else f"In the form of {ref.rpartition('/')[2]}."
-            kind = {"type": kinds[0]} if len(kinds) == 1 else {}
-            return {**kind, **({"description": about} if about else {})}
-        allowed = subset.beside_ref
-        for keyword in () if allowed is None else [*node.keys() - {"$ref", *allowed}]:
-            if not (path == self._at and keyword in _DEFINITIONS):
+            made: dict[str, Any] = {"type": kinds[0]} if len(kinds) == 1 else {}
+            if not leads_nowhere:
+                made["description"] = f"In the form of {ref.rpartition('/')[2]}."
+            return made
+        if subset.beside_ref is not None:
+            allowed = ("$ref", *subset.beside_ref, *(_DEFINITIONS if path == self._at else ()))
+            for keyword in [keyword for keyword in node if keyword not in allowed]:
                 del node[keyword]
                 self._noted(keyword, path, "removed (not allowed next to $ref)")
         return node
@@ -288,7 +282,7 @@ class _Fitter:
             return node
         kept = {"anyOf", *allowed, *(_DEFINITIONS if path == self._at else ())}
         if self._subset.beside_any_of is not None:
-            for keyword in [*(node.keys() & _SILENT) - kept]:
+            for keyword in [keyword for keyword in node if keyword in _SILENT and keyword not in kept]:
                 del node[keyword]
                 self._noted(keyword, path, "removed (not allowed next to anyOf)")
         base = {keyword: value for keyword, value in node.items() if keyword not in kept and keyword not in _SILENT}
