@@ -117,6 +117,8 @@ def _profile_rows() -> Iterator[list[str]]:
     texts, hints = described(Profile), get_type_hints(Profile)
     yield ["key", "type", "default", "meaning"]
     for name, field in Profile.model_fields.items():
+        if field.exclude:  # users don't set it
+            continue
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         yield [f"`{name}`", _type(hints[name]), default, texts[name]]
 

@@ -591,6 +591,7 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["model"] == ('"other"', "the requested name")
     assert found["timeouts.read"] == ("5.0", "streamfold.toml:4")
     assert found["timeouts.stall"] == ("300.0", "default of streamfold")
+    assert "untrusted_file" not in found, "no setting"
     monkeypatch.delenv("GATEWAY")
     monkeypatch.delenv("MY_KEY")
     found = {value.key: (value.shown, value.source) for value in effective_values(read_config(), "main")}

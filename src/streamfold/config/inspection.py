@@ -20,7 +20,7 @@ from .toml_positions import KeyPath, toml_path
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials", "entra": "Microsoft Entra ID"}
 _URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password
-_HIDDEN = ("name", "docs", "checked", "evidence", "other_api", "api_key_env", "capabilities", "models")
+_HIDDEN = ("api_key_env", "capabilities", "models", *Profile.unlisted)
 
 
 @dataclass(frozen=True, slots=True)

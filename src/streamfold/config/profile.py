@@ -234,7 +234,7 @@ class Profile(Table):
     Attributes:
         name: the name of the provider in errors and logs.
         profile: the name of the provider in the catalogue on which these settings are based.
-        adapter: the name of the adapter. It says which API the endpoint implements.
+        adapter: the name of the adapter, which says which API the endpoint implements.
         base_url: the base URL of the API, including `/v1`.
         api_key: the API key, or a reference to an environment variable that contains it.
         api_key_env: the names of environment variables that may contain the API key. The first variable that is set is
@@ -243,8 +243,8 @@ class Profile(Table):
             other header, such as Azure's `api-key`, contains only the API key.
         auth: how requests are authenticated if there is no API key. With "key", an API key is required if `api_key_env`
             isn't empty. With "sigv4", streamfold signs requests with AWS credentials (extra `bedrock`). With "google",
-            it adds an access token from Google's application default credentials (extra `vertex`). With "entra", it
-            adds a Microsoft Entra ID token from Azure's credential chain (extra `azure`).
+            requests contain an access token from Google's application default credentials (extra `vertex`). With
+            "entra", requests contain a Microsoft Entra ID token from Azure's credential chain (extra `azure`).
         auth_scope: the scope of the access token, if it isn't the default scope of `auth`. For "sigv4", the name of the
             AWS service, such as "bedrock-mantle".
         api: which API to use, if the endpoint has both Chat Completions and the Responses API. With "chat" or
@@ -277,13 +277,13 @@ class Profile(Table):
         timeouts: the timeouts in seconds, by name: connect, first_event, read, stall and total. `inf` means no timeout.
         max_retries: the maximum number of retries if a request fails before its first chunk. 0 turns retries off.
         max_continuations: the maximum number of additional requests for one answer; see `ChatOptions`.
-        limits: the maximum size of an answer. If an answer is larger, ProtocolError is raised.
+        limits: the maximum size of an answer. If an answer is larger, streamfold raises ProtocolError.
         coalesce: True to join all text in one network read into one chunk, or False for one chunk per SSE event.
         transport: the library that sends requests: "httpx", "aiohttp" (asyncio only; extra `aiohttp`) or "httpx2"
             (extra `httpx2`). With "websocket", requests to the Responses API use WebSockets (extra `websocket`).
         http2: True to use HTTP/2 if the server supports it (extra `http2`, not with aiohttp or websocket). With httpx
-            and HTTP/2, the server doesn't notice when the program cancels an answer. It may continue to generate tokens
-            and charge for them.
+            and HTTP/2, the server doesn't notice when the program cancels an answer. The server may then continue to
+            generate tokens and charge for them.
         rpm: the maximum number of requests per minute; see `RateLimiter`. Providers with the same base URL and API key
             share their limits.
         tpm: the maximum number of input and output tokens per minute.
@@ -302,14 +302,14 @@ class Profile(Table):
             `Prices`. The tables in `models` may contain other prices.
         batches: the settings for the provider's batch API: the maximum `rows` and `bytes` of a batch, its `window` and
             its `purpose`.
-        models: tables with facts about the models whose names match a pattern. They take precedence over the facts in
-            `families.toml`. If several tables have the same key, the last table wins.
+        models: tables with facts about the models whose names match a pattern. These facts take precedence over the
+            facts in `families.toml`. If several tables have the same key, the last table wins.
         docs: the URL of the documentation that is the source of a catalogue file.
         checked: the date on which a person last compared these settings with the documentation.
         evidence: the source of these settings: "recorded" (recorded responses of the endpoint), "documented" (the
             provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
         untrusted_file: the path of the untrusted file that chooses the host, or None. streamfold sends neither
-            environment variables nor cloud credentials to such a host.
+            environment variables nor cloud credentials to such a host. Users don't set this.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
     `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never contain
