@@ -27,8 +27,8 @@ class TomlFile:
 
     Attributes:
         origin: the file's name in error messages.
-        is_foreign: True if the file is in the working directory and the user hasn't trusted it. It may then belong to
-            someone else's repository. streamfold sends no environment variable to a host that such a file chooses.
+        is_foreign: True if the file is in the working directory and the user hasn't trusted it. Such a file may belong
+            to someone else's repository, so streamfold sends no environment variable to a host that it chooses.
     """
 
     origin: str

@@ -251,7 +251,7 @@ class ErrorInfo:
     Attributes:
         type, code: the server's identifiers for the kind of error.
         param: the request field that caused the error, if the server names one.
-        retry: True if a retry may help, False if it can't, or None if the server doesn't say so explicitly.
+        retry: True if a retry may help, False if no retry helps, or None to decide by code, type and status.
         retry_after: the time to wait before a retry, in seconds.
     """
 

@@ -196,7 +196,7 @@ class APIStatusError(APIError):
     """The server responded with an HTTP error status.
 
     Attributes:
-        code: the server's code for the error, or else its type.
+        code: the error code in the response, or the error type if the response has no error code.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class StreamError(APIError):
     """An error occurred after the answer had begun.
 
     Attributes:
-        partial: the part of the answer that arrived before the error, without tool calls. It is never None.
+        partial: the part of the answer that arrived before the error, without tool calls. Never None.
         transcript: the last SSE events that arrived, without secrets.
     """
 

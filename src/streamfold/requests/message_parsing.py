@@ -61,8 +61,8 @@ def read_content(content: Any, where: str) -> str | tuple[ReadPart, ...] | None:
 
 
 def read_part(part: Any, where: str) -> ReadPart:
-    """Converts a content part to an object such as `TextPart` or `ImagePart`. A dict with fields that streamfold
-    doesn't support is returned as a dict.
+    """Converts a content part to an object such as `TextPart` or `ImagePart`. Returns a dict unchanged if it has fields
+    that streamfold doesn't support.
 
     >>> read_part({"type": "text", "text": "Hello"}, "content[0]")
     TextPart(text='Hello', cache=False)
@@ -342,7 +342,7 @@ _ROLES = get_args(Role)
 
 
 def read_messages(messages: Messages) -> tuple[Message, ...]:
-    """Converts a conversation in any accepted format to messages. A string is converted to one user message.
+    """Converts a conversation in any accepted format to messages. Converts a string to one user message.
 
     Raises:
         ConfigError: a value isn't a message. The error message begins with the path of the value.

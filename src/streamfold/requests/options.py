@@ -74,7 +74,8 @@ class ChatOptions(TypedDict, total=False):
 
     An option that is None counts as missing. The request then doesn't contain the option, and the server uses its
     default. If the model or its API doesn't support an option, streamfold adapts or drops the option, with a warning.
-    If dropping an option would change the meaning of the request, ConfigError is raised. See `unsupported_options`.
+    If dropping an option would change the meaning of the request, streamfold raises ConfigError. See
+    `unsupported_options`.
     """
 
     model: str | None

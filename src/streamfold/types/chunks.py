@@ -160,7 +160,7 @@ class StreamChunk:
     `==` ignores `preceding_calls` and `marks`.
 
     Attributes:
-        delta: the visible text that is new since the previous chunk. It may be empty.
+        delta: the visible text that is new since the previous chunk, or "".
         tool_calls: the complete tool calls, on the last chunk only. None if the model called no tool.
         finished: True on the last chunk, and on no other chunk.
         reasoning: the reasoning text that is new since the previous chunk.

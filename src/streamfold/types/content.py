@@ -79,7 +79,7 @@ class _Media(_Part):
 
     Attributes:
         file_id: the provider's id of an uploaded file.
-        media_type: the media type of `data`. The functions `image`, `file` and `audio` detect it.
+        media_type: the media type of `data`. The functions `image`, `file` and `audio` detect the media type.
         cache: see `Message`.
     """
 

@@ -71,7 +71,7 @@ class ToolCall(PydanticField):
         """The arguments as JSON text, for APIs and frameworks that expect text.
 
         If the model wrote a JSON object, this is exactly the model's text. For a tool call without arguments, it is
-        `"{}"`. In all other cases, it is `arguments` converted to JSON.
+        `"{}"`. In all other cases, it is the JSON text of `arguments`.
         """
         if self.error:
             return self.raw_arguments
@@ -140,7 +140,7 @@ class PartialToolCall:
 
 
 class PartialUpdate(NamedTuple):
-    """A new piece of a JSON value that the model is writing. `ChatStream.watch` passes it to your function.
+    """A new piece of a JSON value that the model is writing. `ChatStream.watch` passes each piece to your function.
 
     Attributes:
         path: the path of the value, such as `("files", 0, "content")`.

@@ -56,17 +56,17 @@ class Tool(Generic[F]):
         hosted: the hosted tool, such as `WebSearch(...)`. None for a function.
         function: a synchronous or async function that runs a tool call. The function is called with the arguments by
             name, or with one instance of `model`.
-        model: a pydantic model that validates the arguments. Without it, the arguments are validated against the
+        model: a pydantic model that validates the arguments. Without a model, the arguments are validated against the
             signature of `function`.
         cache: True, or a lifetime such as "1h", to store all tools up to this tool in the provider's prompt cache.
         spread: True if `function` is called with the fields of `model` as keyword arguments, instead of an instance of
             `model`.
         needs_approval: True if `run_tools` must wait for approval before it runs the tool. Instead of True, pass a
-            synchronous or async function to decide this for each tool call. This function is called only if the
+            synchronous or async function to decide this for each tool call. streamfold calls this function only if the
             arguments are valid.
         background: True if the model may continue while the tool runs. A later request then sends the result. Only
             GPT-6 and later support this, on the Responses API. Other models wait for the result.
-        extra: fields that are added to the tool's JSON object in the request. They are sent unchanged.
+        extra: fields that streamfold adds, unchanged, to the tool's JSON object in the request.
     """
 
     name: str
@@ -249,8 +249,8 @@ class NamedTool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTools:
-    """A tool choice that lets the model call only some of the request's tools. With the mode "required", it must call
-    one of them."""
+    """A tool choice that lets the model call only some of the request's tools. With the mode "required", the model
+    must call one of them."""
 
     names: tuple[str, ...]
     mode: Literal["auto", "required"] = "auto"

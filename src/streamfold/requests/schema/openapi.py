@@ -95,8 +95,8 @@ def _plain(node: dict[str, Any], types: list[str], at: str, changes: list[str]) 
 
 
 def from_openapi(schema: Any) -> dict[str, Any]:
-    """Converts a schema from the OpenAPI subset to JSON Schema. Names of types are converted to lower case. `nullable`
-    is converted to an additional type `null`.
+    """Converts a schema from the OpenAPI subset to JSON Schema. The names of types become lower case, and `nullable`
+    becomes an additional type `null`.
 
     >>> from_openapi({"type": "STRING", "nullable": True, "format": "enum", "enum": ["a"]})
     {'type': ['string', 'null'], 'enum': ['a', None]}
