@@ -218,7 +218,7 @@ class Config:
         """Returns the validated settings of one provider.
 
         Args:
-            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. For a mapping, the file isn't used.
+            spec: `"NAME"`, `"NAME:MODEL"` or a mapping. With a mapping, streamfold doesn't use the file.
             overrides: settings that take precedence over the file and the catalogue, such as the keyword arguments of
                 `Provider.from_config`.
 

@@ -267,7 +267,7 @@ class Profile(Table):
             warning lists the positions. The tokens are those of the dialect and, if the endpoint applies chat
             templates, those of the model.
         renders_templates: True if the endpoint applies the model's chat template to the messages, as vLLM and other
-            inference servers do. Special tokens in a message then have an effect.
+            inference servers do. The server then treats special tokens in a message as control tokens.
         quirks: settings for the adapter that describe how the endpoint differs from the API's documentation.
         headers: additional HTTP headers for every request.
         options: default options for every request, such as `temperature`. The options of a request take precedence.

@@ -321,7 +321,7 @@ class ErrorInfo:
 
 
 def error_info(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object in any known format, including a bare string. The result always has a message.
+    """Parses an error object in any known format, including a bare string. The result always has a `message`.
 
     >>> error_info({"error": {"message": "slow down", "type": "rate_limit_error"}}).message
     'slow down'

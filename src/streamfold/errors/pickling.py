@@ -19,8 +19,8 @@ _ATOMS = (str, bytes, int, float, complex, type(None))
 class PicklableError(Exception):
     """An exception that can be pickled and copied with its attributes, whatever arguments its `__init__` has.
 
-    If an attribute can't be pickled, it is dropped. The unpickled exception has a note with the attribute's name. The
-    cause is pickled if it consists of plain data. In other cases, a note describes the cause instead. Exceptions of
+    If an attribute can't be pickled, it is dropped, and the unpickled exception has a note with the attribute's name.
+    The cause is pickled if it consists of plain data. If it doesn't, a note describes the cause, because exceptions of
     other libraries may contain connections and secrets.
     """
 

@@ -515,7 +515,7 @@ class _Fitting:
 
         OpenAI refuses images in tool results with the error "Image URLs are only allowed for messages with role 'user',
         but this message with role 'tool' contains an image URL" (OpenHands/OpenHands#7700). Some models accept the
-        images but don't see them (openai/openai-openapi#523). The user message comes after the last result, because no
+        images but ignore them (openai/openai-openapi#523). The user message comes after the last result, because no
         message may stand between the results of one turn.
         """
         if self._rules.result_media:

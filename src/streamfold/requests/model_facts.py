@@ -181,7 +181,7 @@ class Family(ModelFacts):
         vendor: the company that made the models.
         open_weights: True if the models' weights are available, so that other providers serve the models too. Facts
             that depend on the server are then unknown for these providers.
-        examples: some models of the family. Error messages suggest them as alternatives.
+        examples: some models of the family. Error messages suggest these models as alternatives.
         quirks: settings of adapters that differ for these models, by adapter name.
         checked: the date on which a person last checked the facts.
         sources: keys of the table `sources`, which contains the URLs of the pages that state the facts.
@@ -269,7 +269,7 @@ class ModelTable(ModelFacts):
         pattern: a pattern for model names, with `*`, `?` and `[...]`, ignoring case. A pattern with a slash must match
             the entire name. A pattern without a slash must match the part after the last slash, without a region and
             vendor such as Amazon Bedrock's `us.anthropic.`.
-        examples: some models that match. Error messages suggest them as alternatives.
+        examples: some models that match. Error messages suggest these models as alternatives.
         quirks: settings of the adapter that differ for these models.
         prices: the models' prices; see `Prices`.
     """

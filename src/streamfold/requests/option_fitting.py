@@ -365,7 +365,7 @@ def is_reasoning_enabled(options: Options, family: Family) -> bool | None:
 
 def _explicit_setting(body: Mapping[str, Any]) -> bool | None:
     """Returns True if the caller's `extra_body` enables thinking, False if it disables thinking, or None if it does
-    neither. Recognizes the fields of all APIs."""
+    neither. Recognizes the reasoning fields of all APIs."""
     for name, off in (("reasoning_effort", "none"), ("enable_thinking", False)):
         if name in body:
             return bool(body[name] != off)

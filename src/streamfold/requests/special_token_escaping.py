@@ -1,7 +1,7 @@
 """Escapes special tokens in messages, so that the model's tokenizer treats them as plain text.
 
-streamfold inserts an invisible word joiner (U+2060) after the first character of each special token. It changes only
-the request, never the caller's messages.
+streamfold inserts an invisible word joiner (U+2060) after the first character of each special token. The caller's
+messages stay unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the part of a conversation that the provider has stored. Requests then contain only the messages after it.
+"""Finds the part of a conversation that the provider has stored, so that requests contain only the later messages.
 streamfold identifies a stored answer by a digest of the conversation up to and including the answer. If the caller
 changes a message, the digests of later answers no longer match, so the model always sees the caller's version.
 

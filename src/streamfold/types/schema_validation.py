@@ -75,8 +75,8 @@ def unwrapped_arguments(arguments: dict[str, Any], schema: Any) -> tuple[dict[st
     paths of the converted strings.
 
     A string is converted only if the schema doesn't allow a string, and the object or list in it matches the schema.
-    Models write such strings if a schema has references (pydantic/pydantic-ai#10243). Servers produce such strings if
-    their parser for tool calls doesn't follow references (vllm-project/vllm#46924).
+    Models write an object as a JSON string if the schema has references (pydantic/pydantic-ai#10243). Servers do the
+    same if their parser for tool calls doesn't follow references (vllm-project/vllm#46924).
 
     >>> unwrapped_arguments({"place": '{"city": "Oslo"}'}, {"properties": {"place": {"type": "object"}}})
     ({'place': {'city': 'Oslo'}}, ['place'])

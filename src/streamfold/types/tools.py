@@ -64,8 +64,8 @@ class Tool(Generic[F]):
         needs_approval: True if `run_tools` must wait for approval before it runs the tool. Instead of True, pass a
             synchronous or async function to decide this for each tool call. streamfold calls this function only if the
             arguments are valid.
-        background: True if the model may continue while the tool runs. A later request then sends the result. Only
-            GPT-6 and later support this, on the Responses API. Other models wait for the result.
+        background: True if the model may continue while the tool runs. A later request then contains the tool's result.
+            Only GPT-6 and later support background tools, on the Responses API. Other models wait for the result.
         extra: fields that streamfold adds, unchanged, to the tool's JSON object in the request.
     """
 

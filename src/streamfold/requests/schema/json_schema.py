@@ -135,7 +135,7 @@ def inline_refs(
 
     Args:
         wanted: a function that selects the references to replace. By default, all references are replaced.
-        why: the reason for the replacement. The description of each change contains this reason.
+        why: the reason for the replacement, which the description of each change contains.
     """
     inliner = _Inliner(schema, wanted, f" ({why})" if why else "", at)
     out = inliner.expand(schema, at, frozenset(("#",)))
