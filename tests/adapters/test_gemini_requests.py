@@ -165,6 +165,7 @@ def test_parameters_without_names(parameters: dict[str, Any]) -> None:
         ("medium", {"thinking": "budget"}, {"thinkingBudget": 8192, "includeThoughts": True}, []),
         ("none", {"thinking": "budget", "can_stop_thinking": True}, {"thinkingBudget": 0}, []),
         ("none", {"thinking": "budget"}, {"thinkingBudget": 128, "includeThoughts": True}, ["option_changed"]),
+        ("none", {"budget": (0, 1000)}, {"thinkingBudget": 0, "includeThoughts": True}, ["option_changed"]),
         ("high", {"thinking": "never"}, None, ["option_dropped"]),
     ],
 )

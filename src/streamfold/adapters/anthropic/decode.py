@@ -173,9 +173,8 @@ def _block(number: int | None, value: Any) -> Block:
             given = value.get("input")
             text = given if isinstance(given, str) else dump_compact(given) if given else ""
             extra = {name: item for name, item in value.items() if name not in ("type", "id", "name", "input")}
-            call = ToolCallDelta(
-                None, str_or_none(value.get("id")), str_or_none(value.get("name")), text, extra=extra or None
-            )
+            call_id, name = str_or_none(value.get("id")), str_or_none(value.get("name"))
+            call = ToolCallDelta(None, call_id, name, text, extra=extra or None)
             return Block(number, "call", value, "input", call, _write_call)
     return Block(number, "other", value)
 
@@ -279,11 +278,10 @@ def _read_counts(numbers: Mapping[str, Any], cache_included: bool) -> Usage:
 
 def _details(numbers: Mapping[str, Any]) -> dict[str, int]:
     written, output = numbers.get("cache_creation"), numbers.get("output_tokens_details")
-    found = (
-        {f"cache_write_{age}_tokens": count_or_none(written, f"ephemeral_{age}_input_tokens") for age in ("5m", "1h")}
-        if isinstance(written, Mapping)
-        else {}
-    )
+    found: dict[str, int | None] = {}
+    if isinstance(written, Mapping):
+        for age in ("5m", "1h"):
+            found[f"cache_write_{age}_tokens"] = count_or_none(written, f"ephemeral_{age}_input_tokens")
     if isinstance(output, Mapping):
         found |= {f"output_{name}": count_or_none(output, name) for name in output if name != "thinking_tokens"}
     return {name: number for name, number in found.items() if number is not None}

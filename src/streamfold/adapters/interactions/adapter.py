@@ -38,7 +38,6 @@ _LEVELS: tuple[ReasoningEffort, ...] = ("minimal", "low", "medium", "high", "xhi
 _NEWEST = ModelFacts(thinking="always", efforts=_LEVELS)
 _AGENT = "agents/"
 _STORED = ("previous_interaction_id", "background")  # members that need the interaction to be stored
-_CONFIGS = {"deep-research": {"type": "deep-research", "thinking_summaries": "auto"}}  # by how an agent's name begins
 
 
 class InteractionsAdapter(InteractionsEventReader, Adapter):
@@ -206,5 +205,7 @@ def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")
     if given:
         report.warn("option_dropped", f"{', '.join(given)}: the agent {agent!r} doesn't accept this option")
-    config = next((config for name, config in _CONFIGS.items() if agent.startswith(name)), None)
-    return {"background": True, **({"agent_config": dict(config)} if config else {})}
+    members: dict[str, Any] = {"background": True}
+    if agent.startswith("deep-research"):
+        members["agent_config"] = {"type": "deep-research", "thinking_summaries": "auto"}
+    return members

@@ -9,6 +9,7 @@ supports both versions.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ...deltas import (
@@ -357,31 +358,22 @@ def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delt
 
 def _join_output(step: dict[str, Any]) -> dict[str, Any]:
     contents: list[Any] = []
-    texts: list[str] = []
-
-    def end_text() -> None:
-        if texts:
-            contents[-1] = {**contents[-1], "text": join_surrogates("".join([contents[-1]["text"], *texts]))}
-            texts.clear()
-
-    for piece in step.get("content") or ():
-        last = contents[-1] if contents else {}
-        if isinstance(piece, str):
-            if not _is_text(last):
-                contents.append({"type": "text", "text": ""})
-            texts.append(piece)
-            continue
-        end_text()
-        if isinstance(piece, dict) and piece.keys() == {"annotations"}:
-            if not _is_text(last):
-                contents.append({"type": "text", "text": ""})
-            before = contents[-1].get("annotations") or []
-            contents[-1] = {**contents[-1], "annotations": [*before, *piece["annotations"]]}
-        elif _is_audio(last) and _is_audio(piece):
-            contents[-1] = {**last, **piece, "data": _joined_base64(last["data"], piece["data"])}
-        else:
-            contents.append(piece)
-    end_text()
+    piece: Any
+    for is_text, group in groupby(step.get("content") or (), lambda piece: isinstance(piece, str)):
+        for piece in ["".join(group)] if is_text else list(group):
+            last: Any = contents[-1] if contents else None
+            has_sources = isinstance(piece, dict) and piece.keys() == {"annotations"}
+            if (is_text or has_sources) and not _is_text(last):
+                last = {"type": "text", "text": ""}
+                contents.append(last)
+            if is_text:
+                contents[-1] = {**last, "text": join_surrogates(last["text"] + piece)}
+            elif has_sources:
+                contents[-1] = {**last, "annotations": [*(last.get("annotations") or []), *piece["annotations"]]}
+            elif _is_audio(last) and _is_audio(piece):
+                contents[-1] = {**last, **piece, "data": _joined_base64(last["data"], piece["data"])}
+            else:
+                contents.append(piece)
     return {**step, "content": contents} if "content" in step else step
 
 
