@@ -79,7 +79,7 @@ class AnthropicEventReader:
         if not isinstance(payload, dict):
             return decode_odd_payload(payload, failed=failed)
         kind = payload.get("type")
-        if failed or kind == "error" or payload.get("error") or ("error" in payload and kind is None):
+        if failed or ("error" in payload and (payload["error"] or kind is None)):
             return [_failure(payload)]  # beside anything else, the error wins
         out: list[Delta] = []
         match kind:
@@ -101,6 +101,8 @@ class AnthropicEventReader:
             case "message_stop":
                 _add_extras(payload, ("amazon-bedrock-invocationMetrics",), out)
                 out.append(StreamEnd())
+            case "error":
+                out.append(_failure(payload))
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
