@@ -13,7 +13,7 @@ https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -24,7 +24,6 @@ from ...types import Message
 from ..encoding_report import EncodingReport
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
-_THINKS = ("adaptive", "enabled")  # the types of thinking that take `block_binding`
 
 
 class Prefix(NamedTuple):
@@ -93,7 +92,8 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
     if not checked:
         kept = signed
     elif lost:
-        _leave_out(body["messages"], {id(block) for turn, _ in lost for block in turn.thinking})
+        gone = {id(block) for turn, _ in lost for block in turn.thinking}
+        _leave_out(body["messages"], lambda block: id(block) in gone)
         for change in dict.fromkeys(change for _, change in lost):
             places = join_limited([f"messages[{turn.at}]" for turn, why in lost if why == change])
             detail = f"{places}: the thinking was left out, because it is bound to the messages before it: {change}"
@@ -106,7 +106,7 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
     """Sets the request field that makes the API ignore thinking whose prefix has changed. Returns False if the API
     doesn't support this field."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
-    if not isinstance(thinking, Mapping) or thinking.get("type") not in _THINKS:
+    if not isinstance(thinking, Mapping) or thinking.get("type") not in ("adaptive", "enabled"):
         return False
     body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     return True
@@ -114,10 +114,7 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
 
 def leave_out_thinking(body: dict[str, Any]) -> None:
     """Removes all thinking from the messages in the body."""
-    _leave_out(
-        body["messages"],
-        {id(block) for turn in body["messages"] for block in _blocks(turn) if is_thinking_block(block)},
-    )
+    _leave_out(body["messages"], is_thinking_block)
 
 
 def _change(made: Prefix, now: Prefix, between: str) -> str:
@@ -166,11 +163,11 @@ def _signature(block: Mapping[str, Any]) -> str:
     return digest_parts(block.get("signature"), block.get("data"))
 
 
-def _leave_out(messages: list[dict[str, Any]], gone: Collection[int]) -> None:
+def _leave_out(messages: list[dict[str, Any]], is_gone: Callable[[Any], bool]) -> None:
     made: list[dict[str, Any]] = []
     for turn in messages:
         if turn["role"] == "assistant":
-            turn = {**turn, "content": [block for block in turn["content"] if id(block) not in gone]}
+            turn = {**turn, "content": [block for block in turn["content"] if not is_gone(block)]}
         if turn["content"] and made and made[-1]["role"] == turn["role"] != "system":
             made[-1] = {**made[-1], "content": [*made[-1]["content"], *turn["content"]]}
         elif turn["content"]:

@@ -16,7 +16,7 @@ from ...requests import (
     is_thinking_block,
     refuse_if_strict,
 )
-from ...types import INSTRUCTION_ROLES, Message, ReplyWarning
+from ...types import INSTRUCTION_ROLES, ReplyWarning
 from ..chat.reasoning import disable_reasoning
 from ..encoding_report import EncodingReport
 from .encode import SMALLEST_BUDGET, assistant_blocks, output_limit
@@ -57,21 +57,17 @@ def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[R
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):
         return request, []
-    loop = _open_loop(request.messages)
+    beside = ("user", *INSTRUCTION_ROLES)  # texts beside the results
+    newest_first = list(dropwhile(lambda message: message.role in beside, reversed(request.messages)))
+    if not newest_first or newest_first[0].role != "tool":
+        return request, []
+    turn = takewhile(lambda message: message.role != "user", newest_first)
+    loop = [message for message in turn if message.role == "assistant"]
     blocks = (assistant_blocks(message, "messages", request, quirks, EncodingReport()) for message in loop)
     if not loop or any(is_thinking_block(next(found, None)) for found in blocks):
         return request, []
     detail = "the turns with answered tool calls have no signed thinking: thinking was turned off for this request"
     return _with_effort(request, "none"), [ReplyWarning("lost_reasoning", detail)]
-
-
-def _open_loop(messages: tuple[Message, ...]) -> list[Message]:
-    beside = ("user", *INSTRUCTION_ROLES)  # texts beside the results
-    turns = list(dropwhile(lambda message: message.role in beside, reversed(messages)))
-    if not turns or turns[0].role != "tool":
-        return []
-    loop = takewhile(lambda message: message.role != "user", turns)
-    return [message for message in loop if message.role == "assistant"]
 
 
 def _possible_choice(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
