@@ -1,5 +1,4 @@
-"""Converts assistant messages for APIs whose responses are lists of content blocks. Requests contain original blocks
-unchanged."""
+"""Helpers of the adapters for APIs whose messages are lists of content blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _FOREIGN = ("image_url", "input_audio", "file", "refusal", "video_url",
 
 
 def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the original content blocks of a message if this endpoint wrote them, otherwise None."""
+    """Returns the content blocks from which a message was read. Returns None if another endpoint wrote the message."""
     blocks = message.extras.get("blocks")
     if not request.came_from_here(message) or not isinstance(blocks, list):
         return None
@@ -38,8 +37,8 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call's arguments as an object. If the arguments are invalid, the object contains their text under
-    the key `_raw`.
+    """Returns a tool call's arguments as an object. If the arguments aren't a JSON object, the key `_raw` of the result
+    has their text.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}
@@ -75,13 +74,10 @@ def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def read_text_and_media(message: Message, where: str, api: str) -> Iterator[TextPart | MediaPart]:
-    """Yields the content parts of a message.
+    """Yields the content parts of a message. Raises ConfigError if a content part is neither text nor media.
 
     Args:
-        api: the name of the API, for the error.
-
-    Raises:
-        ConfigError: a content part is neither text nor media.
+        api: the API's name for the error message.
     """
     for place, part in read_parts(message, where):
         match part:
@@ -94,11 +90,10 @@ def read_text_and_media(message: Message, where: str, api: str) -> Iterator[Text
 
 
 def continued_turn(request: Request) -> Message | None:
-    """Returns the incomplete assistant message at the end of the conversation if it contains one of Google's
-    continuation tokens, otherwise None.
+    """Returns the last message of a request if Google hasn't finished it and sent a continuation token, otherwise None.
 
-    https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes the token of Gemini's API. For the
-    Interactions API, Google's own client (https://github.com/googleapis/python-genai) sends the token in the same way.
+    https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes the token of Gemini's API. Google's own
+    client (https://github.com/googleapis/python-genai) sends the token of the Interactions API in the same way.
     """
     last = request.messages[-1]
     return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None

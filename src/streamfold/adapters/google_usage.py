@@ -1,4 +1,4 @@
-"""Converts the token counts of Google's two APIs. They differ only in the names of the fields."""
+"""Converts the token counts of Gemini's own API and of the Interactions API, which differ only in field names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..types import Usage
 
 @dataclass(frozen=True, slots=True)
 class UsageNames:
-    """The names of the usage fields in one of Google's APIs.
+    """The names of the fields in the usage object of one of Google's APIs.
 
     Attributes:
         prompt, answer, thoughts, total, cached: the names of the fields with these token counts.
         tools: the name of the field with the number of prompt tokens that hosted tools added.
-        details: the names of the lists that count tokens by modality, each with "input" or "output".
-        detail: the name of the token count in an entry of such a list.
+        details: the names of the lists that count tokens by modality, each with "input", "output" or "cached".
+        detail: the name of the token count in an entry of these lists.
     """
 
     prompt: str
@@ -31,10 +31,11 @@ class UsageNames:
     detail: str
 
     def read(self, numbers: Mapping[str, Any]) -> Usage:
-        """Converts a usage object to a `Usage`. The counts in each usage object are totals so far.
+        """Converts a usage object to a `Usage`.
 
-        Google's count of response tokens doesn't include thoughts, and its count of prompt tokens doesn't include the
-        text that hosted tools added. Google omits zeros, so a missing count is 0 if there are other counts.
+        Google's count of output tokens doesn't include thoughts, and its count of prompt tokens doesn't include the
+        text that hosted tools added to the prompt. Both are added here. Google omits counts that are 0, so a missing
+        count is 0 if there are other counts.
         """
         names = self.prompt, self.tools, self.answer, self.thoughts
         total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)
@@ -52,8 +53,8 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Returns a usage object with these field names. If the usage came from the same API, returns its original
-        usage object."""
+        """Converts a `Usage` to a usage object with these field names. If a response of the same API contained it,
+        returns the original usage object."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0

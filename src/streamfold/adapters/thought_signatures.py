@@ -1,4 +1,8 @@
-"""Gemini's thought signatures in Google's two APIs, and Google's placeholder for a lost signature."""
+"""Gemini's thought signatures, in Gemini's own API and in Google's Chat Completions API, and a placeholder for lost
+ones.
+
+Gemini 3 signs its tool calls, and refuses a request in which a recent tool call lacks its signature.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,7 @@ SIGNATURE = "thoughtSignature"
 
 
 def signature_of(extra: Mapping[str, Any] | None) -> str | None:
-    """Returns the thought signature in a tool call's extras. Accepts the formats of Gemini's API and of Google's Chat
-    Completions.
+    """Returns the thought signature in a tool call's extras, or None. Both APIs' formats are accepted.
 
     >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
     'c2ln'
@@ -31,11 +34,10 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 
 def unsigned_calls(request: Request) -> frozenset[int]:
-    """Returns the indexes of messages that Google's Chat Completions endpoint would refuse, because a signature is
-    missing.
+    """Returns the indexes of assistant messages that Google's Chat Completions API would refuse.
 
-    After the last user message, the first tool call of each assistant message needs its signature, in `extra_content`:
-    https://ai.google.dev/gemini-api/docs/thought-signatures#openai
+    It requires a signature, in `extra_content`, for the first tool call of each assistant message after the last user
+    message: https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()
     positions = [position for position, _ in request.numbered]

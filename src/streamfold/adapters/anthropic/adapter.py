@@ -1,7 +1,8 @@
-"""Anthropic's Messages API, and servers that are compatible with it: https://docs.anthropic.com/en/api/messages.
+"""The adapter for Anthropic's Messages API, which other providers offer too:
+https://docs.anthropic.com/en/api/messages.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. If a server's responses deviate from Anthropic's, a
-comment in `decode.py` names the server. `AnthropicQuirks` describes how requests differ between servers.
+`encode.py` encodes requests, and `decode.py` decodes responses. Where the responses of another server differ from
+Anthropic's, a comment in `decode.py` names this server. `AnthropicQuirks` has settings for differences in requests.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. On Bedrock and Vertex AI, the path contains the name of the model.
+        """Returns the URL path of a request. On Bedrock and Vertex AI, this path contains the model's name.
 
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModelWithResponseStream.html,
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
@@ -138,7 +139,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return encode_request(request, self.quirks, report)
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path and headers of a request that downloads a file:
+        """Returns the path and the headers of the request that downloads a file from Anthropic's Files API:
         https://docs.anthropic.com/en/docs/build-with-claude/files."""
         if self.quirks.platform != "anthropic":
             return super().file_request(file)
@@ -146,8 +147,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the batch API. Raises ConfigError on Bedrock and Vertex AI, which accept batches only from their own
-        cloud storage."""
+        """Returns the API for batches of requests. Raises ConfigError for Bedrock and Vertex AI, which read batches
+        only from their own cloud storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         from ..batches.anthropic import AnthropicBatchAPI
@@ -163,7 +164,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return [replace(message, extras=extras)]
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request that counts tokens.
+        """Returns the URL path of the request that counts a prompt's tokens.
 
         https://docs.anthropic.com/en/api/messages-count-tokens,
         https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CountTokens.html

@@ -1,9 +1,9 @@
-"""The event streams of AWS, in which Bedrock sends responses: https://smithy.io/2.0/aws/amazon-eventstream.html.
+"""Parses AWS event streams, the binary format in which Amazon Bedrock streams responses.
 
-A message consists of a prelude, headers, a payload and a checksum. The prelude contains the message's length, the
-headers' length, and a checksum. The payload of a `chunk` message is a JSON object. Its field `bytes` contains an event
-of the Messages API, encoded as base64. An exception message ends the stream. It is converted to an event with the name
-`error`.
+https://smithy.io/2.0/aws/amazon-eventstream.html describes the format. Each message of a stream consists of a prelude
+with its length, headers, a payload and a checksum. The payload of a `chunk` message is a JSON object whose field
+`bytes` contains an event of the Messages API in base64. If Bedrock ends the stream with an exception message,
+streamfold converts this message to an event named `error`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ERRORS = {
 
 
 class AWSEventStream:
-    """Splits a response body into events. The network may split the body at any byte.
+    """Splits a response body into events. The body may arrive in pieces of any length.
 
     Attributes:
-        invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
-        foreign: always empty, because a body in another format raises ProtocolError.
+        invalid_utf8: the number of events so far that contained invalid UTF-8.
+        foreign: always "", because `feed` raises ProtocolError for a body in another format.
     """
 
     is_binary = True
@@ -54,10 +54,10 @@ class AWSEventStream:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
-        """Yields the events that are complete with `data`.
+        """Yields the events that the next bytes of the body complete.
 
         Raises:
-            ProtocolError: a message is damaged, or larger than the limit.
+            ProtocolError: a message of the stream is damaged, or larger than `Limits.event_bytes`.
         """
         self._buffer += data
         while len(self._buffer) >= _PRELUDE:
@@ -72,7 +72,7 @@ class AWSEventStream:
             yield from self._read(message, headers)
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns None, because a truncated message can't be parsed."""
+        """Returns None, because a message that the end of the body truncates can't be parsed."""
         return None
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:
@@ -104,7 +104,7 @@ class AWSEventStream:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Returns the headers whose value is a string. Bedrock sends no other headers."""
+    """Returns a message's headers. Stops at a header whose value isn't a string, which Bedrock never sends."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

@@ -1,13 +1,12 @@
-"""Handles thinking that Claude accepts only after the same system prompt, tools and earlier messages. They are its
-prefix.
+"""Leaves thinking out of a request if something before the thinking has changed, because Claude would refuse it.
 
-Claude 5.1 and later refuse thinking if its prefix has changed. For this reason, `Message.prefix` contains a digest of
-the prefix. If the prefix has changed, streamfold leaves the thinking out of the request, with a warning that names the
-change.
+Claude 5.1 and later bind a thinking block to its prefix: the system prompt, the tools and the earlier messages. The API
+refuses a request that contains the block after another prefix. `Message.prefix` stores a digest of the prefix, with
+which streamfold compares later requests. If streamfold leaves thinking out, a warning names the change.
 
-The prefix doesn't include the order of tools, tools that are loaded later, cache marks and thinking. In addition, each
-thinking block requires the thinking block before it. For this reason, thinking blocks can be left out at the beginning
-or at the end of a conversation, but not in the middle.
+The order of tools, tools that are loaded later, cache marks and thinking are not part of a prefix. A thinking block is
+also bound to the thinking block before it. So streamfold can leave out the first or the last thinking blocks of a
+conversation, but none in the middle.
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
@@ -27,10 +26,10 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 class Prefix(NamedTuple):
-    """Digests of the content before an assistant message.
+    """Digests of the system prompt, the tools and the messages before an assistant message.
 
     Attributes:
-        after: the digest of the last thinking block in the request, or "" if there was none.
+        after: the digest of the last thinking block before the message, or "" if there was none.
     """
 
     system: str
@@ -43,15 +42,14 @@ class Prefix(NamedTuple):
 
     @classmethod
     def read(cls, text: str | None) -> Prefix | None:
-        """Parses the prefix in a message. Returns None if the message has no prefix, or if the prefix has an unknown
-        format."""
+        """Parses the text in `Message.prefix`. Returns None if there is no text, or if its format is unknown."""
         parts = (text or "").split(".")
         return cls(*parts) if len(parts) == len(cls._fields) else None
 
 
 @dataclass(slots=True)
 class SentTurn:
-    """An assistant message, and the content blocks to which it was converted."""
+    """An assistant message, with the content blocks that the request contains for it."""
 
     at: int
     message: Message
@@ -63,13 +61,12 @@ class SentTurn:
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
-    """Computes the prefix of the next assistant message, and removes thinking that the API would refuse from the
-    request.
+    """Removes the thinking whose prefix has changed from a request, and adds the prefix of the response to `report`.
 
     Args:
-        body: the request's body, which this function modifies.
-        turns: the assistant messages in the body. If a message has no prefix, its thinking stays in the body.
-        checked: True if the API refuses thinking whose prefix has changed.
+        body: the request's JSON body, which this function modifies.
+        turns: the assistant messages in the body. The thinking of a message without `Message.prefix` stays.
+        checked: True if the API refuses thinking whose prefix has changed. With False, all thinking stays.
     """
     system, tools = digest_parts(_unmarked(body.get("system"))), digest_parts(_tools(body.get("tools")))
     before = _prefixes(body["messages"])
@@ -103,8 +100,8 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
-    """Sets the request field that makes the API ignore thinking whose prefix has changed. Returns False if the API
-    doesn't support this field."""
+    """Sets `thinking.block_binding`, which makes the API ignore thinking whose prefix has changed. Returns False if the
+    request turns thinking off, because the API doesn't accept the field then."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
     if not isinstance(thinking, Mapping) or thinking.get("type") not in ("adaptive", "enabled"):
         return False
@@ -113,7 +110,7 @@ def drop_mismatched(body: dict[str, Any]) -> bool:
 
 
 def leave_out_thinking(body: dict[str, Any]) -> None:
-    """Removes all thinking from the messages in the body."""
+    """Removes all thinking blocks from the messages in a request body."""
     _leave_out(body["messages"], is_thinking_block)
 
 
@@ -124,8 +121,8 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns a digest of the content before each assistant block, by the block's `id()`. The digest under the key None
-    is for the next assistant message."""
+    """Returns a digest of the content before each block of an assistant message. The keys are Python's `id()` of the
+    blocks, and None for the response, which follows the last message."""
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:
@@ -144,8 +141,7 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    """Returns the tools that belong to a prefix, sorted by name. Tools that are loaded later don't belong to the
-    prefix."""
+    """Returns the tools of a request, sorted by name and without the tools that are loaded later."""
     listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 

@@ -1,11 +1,11 @@
-"""Compaction of conversations by Claude, on request or automatically above a number of tokens.
+"""Compaction: Claude replaces the earlier messages of a conversation by a summary.
 
-A compaction on request returns a signed block that replaces all earlier messages. The API refuses a request that
-contains both this block and earlier messages
-(https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). After an automatic compaction, a request
-may still contain the earlier messages, but the API ignores them
-(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). Both kinds of compaction need a beta
-header, also in later requests that contain the compaction.
+Claude compacts a conversation if a request asks for it, or if the request has more than a number of tokens. If a
+request asks for it, the response contains a signed block, and the API refuses later requests that contain this block
+and also the messages before it (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). Above the
+number of tokens, the API ignores the messages before the block instead
+(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). In both cases, this request and all later
+requests with the block need a value in the header `anthropic-beta`.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def _blocks(message: Message, request: Request) -> Iterator[Mapping[str, Any]]:
 
 
 def asks_for_compaction(request: Request) -> bool:
-    """Returns True if a request asks for a compaction, with `Request.compact` or with the API's field `compaction` in
-    `extra_body`."""
+    """Returns True if a request asks Claude to compact the conversation, by `Request.compact` or by the API's field
+    `compaction` in `extra_body`."""
     return request.compact or bool(request.options.extra_body.get("compaction"))
 
 
 def is_signed_compaction(message: Message, request: Request) -> bool:
-    """Returns True if a message contains a signed compaction block, which replaces all earlier messages."""
+    """Returns True if a message contains the signed block of a compaction, which replaces all earlier messages."""
     return any(block.get("signature") for block in _blocks(message, request))
 
 
 def compaction_betas(request: Request) -> list[str]:
-    """Returns the names of the beta features that a request needs for compactions: for a compaction that it requests,
-    and for compactions in its messages."""
+    """Returns the values of the header `anthropic-beta` for a request that asks for a compaction, or whose messages
+    contain one."""
     signed = {bool(block.get("signature")) for message in request.messages for block in _blocks(message, request)}
     managed = request.options.extra_body.get("context_management")
     edits = managed.get("edits") if isinstance(managed, Mapping) else None
@@ -59,7 +59,7 @@ def compaction_betas(request: Request) -> list[str]:
 
 
 def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the request fields that turn on automatic compaction above a number of tokens."""
+    """Returns the request fields that make Claude compact a conversation of more than `compact_threshold` tokens."""
     threshold, changes = request.options.compact_threshold, list[ReplyWarning]()
     if threshold is None or asks_for_compaction(request):
         return {}
@@ -79,7 +79,7 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
 
 
 def ask_for_compaction(body: dict[str, Any]) -> None:
-    """Changes a request's body so that it requests a compaction. Removes fields that the API refuses in such a
+    """Changes a request body so that it asks Claude for a compaction. Removes the fields that the API refuses in such a
     request."""
     for name in ("context_management", "stop_sequences"):
         body.pop(name, None)

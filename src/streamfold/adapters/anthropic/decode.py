@@ -1,7 +1,7 @@
-"""Converts events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+"""Converts the events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
-The decoder takes an event's kind from the field `type` in the JSON, because some servers omit the event's name. Pings,
-unknown events and unknown fields are ignored. `engine/blocks.py` assembles the content blocks.
+The decoder reads an event's type from the field `type` of its JSON, because some servers send no SSE field `event`. It
+ignores pings, unknown events and unknown fields. `engine/blocks.py` builds content blocks from the deltas.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ STOP_REASONS: dict[str, FinishReason] = {
 
 
 class AnthropicEventReader:
-    """Decodes responses of the Messages API."""
+    """Converts responses of the Messages API to deltas."""
 
     cache_included: bool = False  # `AnthropicQuirks.cache_included`
 
@@ -114,8 +114,8 @@ class AnthropicEventReader:
         return out
 
     def _message(self, message: dict[str, Any], out: list[Delta]) -> None:
-        """Converts a complete message to deltas, or the message in `message_start`. If the response continues a
-        programmatic tool call, `message_start` contains the entire content."""
+        """Converts a complete message, or the message in the event `message_start`. This event has content only if the
+        response continues a tool call of the model's own code (programmatic tool calling)."""
         out.append(Meta(message.get("id"), message.get("model")))
         blocks = message.get("content") or []
         if not isinstance(blocks, list):
@@ -142,8 +142,8 @@ def _failure(payload: Any) -> Failure:
 
 
 def _dropped_thinking(said: dict[str, Any], out: list[Delta]) -> None:
-    """Adds a warning to `out` for each earlier thinking block that the API has ignored. The API reports such blocks if
-    the request has the beta header.
+    """Adds a warning for each thinking block in the request that the API has ignored. The API names these blocks only
+    if the request has the beta header in `BINDING_BETA`.
 
     https://platform.claude.com/docs/en/build-with-claude/preserved-thinking
     """
@@ -240,8 +240,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _read_usage(numbers: Mapping[str, Any], *, cache_included: bool = False) -> Usage:
-    """Returns the token counts of a usage object. Adds the tokens of steps that the top-level counts omit. Such steps
-    are a compaction, an advisor, or a model that was replaced.
+    """Converts a usage object. Its top-level counts omit the tokens of some steps, for example of a compaction. If
+    there are such steps, the counts of all steps are added up instead.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
     """
@@ -257,7 +257,8 @@ _read_usage_with_cache = partial(_read_usage, cache_included=True)
 
 
 def _read_counts(numbers: Mapping[str, Any], cache_included: bool) -> Usage:
-    """Adds the cached tokens to `input_tokens`, because Anthropic's `input_tokens` doesn't include them.
+    """Converts the counts of a response or a step. Adds the cached tokens to `input_tokens`, because Anthropic's
+    `input_tokens` doesn't include them. Servers with the quirk `cache_included` have already added them.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """

@@ -1,5 +1,4 @@
-"""Encodes requests to the Messages API: the body, tools, thinking, messages with alternating roles and content
-blocks."""
+"""Converts requests to JSON bodies of the Messages API."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ _DEFAULT_LIMIT = 4096  # of an answer of an unknown model
 
 
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support some content of the request."""
+    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support something in the request."""
     options, numbered = request.options, list(request.numbered)
     talk = list(dropwhile(lambda entry: entry[1].role in INSTRUCTION_ROLES, numbered))
     max_tokens = output_limit(request, quirks)
@@ -98,8 +97,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Bedrock and Vertex AI expect some fields in the body that Anthropic's API expects in the headers, and others in
-    the path."""
+    """Adapts a body to Bedrock or Vertex AI. Both expect the API's version and beta features in the body instead of in
+    headers, and the model's name in the URL path instead of in the body."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -108,8 +107,8 @@ def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirk
 
 
 def requested_betas(request: Request, quirks: AnthropicQuirks) -> list[str]:
-    """Returns the names of the beta features that the provider's settings, the request and the option `betas` turn
-    on."""
+    """Returns the values of the header `anthropic-beta`: those in the quirks, those that the request needs, and the
+    caller's `betas` in `extra_body`."""
     asked = request.options.extra_body.get("betas")
     mcp = [MCP_BETA] if any(isinstance(tool.hosted, HostedMcpServer) for tool in request.tools) else []
     binding = [BINDING_BETA] if request.drop_bound_thinking else []
@@ -168,7 +167,7 @@ def _tool_choice(request: Request) -> dict[str, Any] | None:
 
 
 def output_limit(request: Request, quirks: AnthropicQuirks) -> int:
-    """Returns the maximum number of output tokens, which the API requires in every request."""
+    """Returns the value of the field `max_tokens`, which the API requires in every request."""
     limits = (request.options.max_output_tokens, quirks.max_tokens, request.family.max_output_tokens)
     return next((limit for limit in limits if limit is not None), _DEFAULT_LIMIT)
 
@@ -187,11 +186,10 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the caller's `extra_body`. If its `thinking` has no type, it is merged with the `thinking` field of the
-    body.
+    """Returns the caller's `extra_body`. If its field `thinking` has no `type`, this field is merged with the body's
+    field `thinking`, or left out if the model doesn't think.
 
-    `display` is sent for every kind of thinking. `budget_tokens` is sent only for manual thinking, and only if it fits
-    the output limit.
+    A `budget_tokens` in it is sent only if the body has a token budget, and only if it is below `max_tokens`.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:
@@ -209,7 +207,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 
 def with_cache_control(mark: CacheMark) -> dict[str, Any]:
-    """Returns the `cache_control` field for a cache mark, or no field if there is no mark."""
+    """Returns a dict with the field `cache_control` for a cache mark. Without a mark, the dict is empty."""
     if not mark:
         return {}
     lifetime = {"ttl": mark} if isinstance(mark, str) else {}
@@ -217,7 +215,7 @@ def with_cache_control(mark: CacheMark) -> dict[str, Any]:
 
 
 def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
-    """Adds a cache mark to the last content block that may have one. The API refuses marks on thinking blocks."""
+    """Adds a cache mark to the last content block that isn't thinking. The API refuses marks on thinking blocks."""
     at = next((at for at in range(len(blocks) - 1, -1, -1) if not is_thinking_block(blocks[at])), None)
     if mark and at is not None:
         blocks[at] = {**blocks[at], **with_cache_control(mark)}
@@ -248,8 +246,8 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 
 def result_block(message: Message, where: str) -> dict[str, Any]:
-    """Converts a tool result to a content block. The API accepts images and documents in results, but only text in
-    results with `is_error`."""
+    """Converts a tool message to a content block. The API accepts images and documents in a tool result, except in one
+    with `is_error`."""
     mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)
@@ -306,7 +304,7 @@ CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     """Returns the positions of the system messages that the API accepts inside the conversation.
 
-    The API accepts a single system message after a user message.
+    The API accepts a system message after a user message, if an assistant message or nothing follows.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """
@@ -330,11 +328,11 @@ def encode_turns(
     because several servers require alternating roles.
 
     Args:
-        messages: the messages after the system messages at the beginning, with their positions.
+        messages: the conversation without the system messages at its beginning. Each message has its index.
         sent: a list to which this function appends the assistant messages and their content blocks.
 
     Raises:
-        ConfigError: the API would refuse the conversation.
+        ConfigError: the conversation is empty, or the API doesn't support a content part.
     """
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
@@ -388,8 +386,8 @@ def assistant_blocks(
     quirks: AnthropicQuirks,
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the content blocks for an assistant message. If this endpoint wrote the message, these are the original
-    blocks."""
+    """Yields the content blocks of an assistant message. If this endpoint wrote the message, it gets its own blocks
+    back."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:
@@ -409,8 +407,8 @@ def assistant_blocks(
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the content blocks of an assistant message as the API sent them, or None if the program has changed the
-    message."""
+    """Returns the content blocks that this endpoint sent for an assistant message. Returns None if another endpoint
+    wrote the message, or if the program has changed it."""
     blocks = blocks_of(message, request)
     if blocks is None or not all(isinstance(block.get("type"), str) for block in blocks):
         return None

@@ -1,4 +1,4 @@
-"""Adapts cache marks to the API, which allows at most four cache marks in a request, and none on thinking blocks.
+"""Limits the cache marks (`cache_control`) in a request to four. The Messages API refuses more.
 
 https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """
@@ -18,11 +18,8 @@ _MOST = 4
 
 
 def _read_cache_marks(request: Request) -> Request:
-    """Converts the field `cache_control` to streamfold's cache marks, in messages that the program passed as dicts.
-
-    Raises:
-        ConfigError: a `cache_control` is invalid.
-    """
+    """Moves the field `cache_control` of messages that the program passed as dicts to `Message.cache`. Raises
+    ConfigError if the field is invalid."""
     if not any("cache_control" in message.extras for message in request.messages):
         return request
     messages = list(request.messages)
@@ -34,10 +31,10 @@ def _read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes the cache marks that exceed the API's limit, with a warning.
+    """Removes the cache marks above the API's limit. Returns the new request, with a warning that names these marks.
 
-    A later cache mark covers the text of earlier marks, so the earliest marks in the conversation are removed first.
-    Marks on tools and instructions are removed last, because other conversations share the text before them.
+    The earliest marks on messages are removed first, because a later mark also caches the text before it. Marks on
+    tools and instructions are removed only after these, because other conversations share the tools and instructions.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

@@ -1,4 +1,4 @@
-"""How requests differ between models and between servers of the Messages API."""
+"""The settings for differences between models and between servers of the Messages API."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class AnthropicQuirks:
-    """How requests differ between models and servers of the Messages API.
+    """Settings for differences between models and between servers of the Messages API.
 
     Attributes:
         platform: where the API runs. The value is "anthropic" (Anthropic's API, or a compatible server), "vertex"
             (Google's Vertex AI) or "bedrock" (Amazon Bedrock). The request bodies are nearly the same, but the URLs and
             the stream formats differ.
         version: the value of the header `anthropic-version`. From version 2026-10-21 on, the API refuses sampling
-            options.
-        betas: values for the header `anthropic-beta`.
-        max_tokens: the output limit if the request has no `max_output_tokens`, because the API requires a number. The
-            default is the model's maximum.
-        thinking: how a request turns on thinking, if this differs from the model's family. The values are "manual"
-            (with a token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive, and can't
-            be turned off) or "never".
+            options such as `temperature`.
+        betas: values that the header `anthropic-beta` has in every request.
+        max_tokens: the value of the field `max_tokens`, which the API requires, in requests without the option
+            `max_output_tokens`. With None, it is the model's maximum.
+        thinking: how a request turns on thinking, if this differs from the facts about the model. The values are
+            "manual" (with a token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive,
+            and can't be turned off) or "never".
         efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
             off.
         sampling: True if the server accepts `temperature` and `top_p` while the model thinks.
-        effort_grades: True if `output_config.effort` is sent to models that have effort levels. With False, thinking is
-            only turned on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: which earlier thinking requests contain. With "signed", requests contain only thinking with a
-            signature, because Anthropic checks signatures. With "required", the server refuses an assistant message
-            with tool calls but without thinking (DeepSeek, Kimi).
+        effort_grades: True if requests contain the effort level in `output_config.effort`. With False, requests only
+            turn thinking on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
+        thinking_history: which thinking of earlier responses a request contains. With "signed", this is thinking with a
+            signature, because Anthropic checks signatures. The value is "required" if the server refuses an assistant
+            message with tool calls but without thinking (DeepSeek, Kimi).
         inline_system: True if the server accepts system messages inside the conversation (Claude Opus 4.8 and later).
-        prefill: True if the model can continue an assistant message. Claude Opus 4.6 and later refuse such requests.
-        forced_while_thinking: True if the server accepts a forced tool choice while the model thinks. Manual thinking
-            never allows a forced tool choice.
-        response_format: how a request asks for structured output. With "json_schema", the request contains
-            `output_config.format`.
+        prefill: True if the model can continue an assistant message at the end of a request. Claude Opus 4.6 and later
+            refuse such requests.
+        forced_while_thinking: True if the server accepts a forced tool choice while the model thinks. With manual
+            thinking, no server accepts one.
+        response_format: how a request asks for structured output: by the field `output_config.format` ("json_schema")
+            or by a tool call that the request forces ("tool").
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, it
             is Claude's row.
-        web_search: the version of the hosted web search tool.
+        web_search: the version of Anthropic's hosted web search tool.
         cache_included: True if `input_tokens` in the usage includes the cached tokens (vLLM before 0.12, OpenRouter).
     """
 
@@ -62,7 +63,7 @@ class AnthropicQuirks:
     cache_included: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about the endpoint's models that the quirks contain, by the names of `Family`'s fields."""
+        """Returns the facts about models that these settings contain. The keys are names of `Family`'s fields."""
         said: dict[str, Any] = {}
         if self.thinking is not None:
             manual = self.thinking == "manual"

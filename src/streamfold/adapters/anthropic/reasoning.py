@@ -1,6 +1,7 @@
-"""Decides whether the model may think. This depends on the tool choice, the output limit and the conversation.
+"""Turns thinking off, or changes the tool choice, if the API would refuse a request with both.
 
-The source is https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking.
+https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking describe what
+the API refuses.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Changes the effort and the tool choice so that the API accepts both together. Returns the new request and the
-    warnings."""
+    """Adapts the effort and the tool choice of a request to each other, to the output limit and to the conversation.
+    Returns the new request, with a warning for each change."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)
@@ -48,11 +49,11 @@ def _possible_budget(request: Request, quirks: AnthropicQuirks) -> tuple[Request
 
 
 def _without_lost_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Turns manual thinking off if the current tool loop has lost the thinking at its beginning.
+    """Turns manual thinking off if the assistant messages since the last user message contain no signed thinking.
 
-    Without this change, the API refuses the request with the error "Expected `thinking` or `redacted_thinking`, but
-    found `text`" (pydantic/pydantic-ai#2040). For the API, a tool loop is one assistant message, in which Claude thinks
-    once at the beginning:
+    Otherwise, the API refuses the request with the error "Expected `thinking` or `redacted_thinking`, but found `text`"
+    (pydantic/pydantic-ai#2040). It regards these messages, with tool results between them, as one message, which must
+    begin with thinking:
     https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use
     """
     if request.family.budget is None or request.options.reasoning_effort in (None, "none"):

@@ -1,4 +1,4 @@
-"""Converts hosted tools, MCP servers and containers to the format of the Messages API."""
+"""Converts hosted tools, hosted MCP servers and containers to the Messages API's JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _mcp(tool: HostedMcpServer) -> dict[str, Any]:
 def hosted_forms(web_search: str) -> dict[str, HostedForm]:
     """Returns a `HostedForm` for each kind of hosted tool that the Messages API supports.
 
-    `web_search` is the version of the web search tool. Compatible servers support only older versions.
+    `web_search` is the version of the web search tool. Servers of other providers may support only older versions.
     """
 
     def search(tool: WebSearch) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def hosted_forms(web_search: str) -> dict[str, HostedForm]:
 
 
 def hosted_members(request: Request) -> dict[str, Any]:
-    """Returns the request fields for MCP servers and for the container in which code runs."""
+    """Returns the request fields for hosted MCP servers, and for the container in which the model's code runs."""
     out: dict[str, Any] = {}
     servers = [
         {"type": "url", **without_none(url=mcp.url, name=mcp.name, authorization_token=mcp.authorization)}

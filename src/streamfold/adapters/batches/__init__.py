@@ -1,4 +1,4 @@
-"""The batch APIs of providers, which accept many requests at once and return the responses hours later.
+"""The batch APIs of providers. A batch API accepts many requests at once, and returns their responses hours later.
 
 Provisional: a minor version of streamfold may change or remove a name of this package without a deprecation.
 """

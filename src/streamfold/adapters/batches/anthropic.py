@@ -1,7 +1,7 @@
-"""Anthropic's Message Batches. The request that creates a batch contains all rows, and the results are JSON lines.
+"""Anthropic's Message Batches API: https://docs.anthropic.com/en/api/creating-message-batches.
 
-The API is documented at https://docs.anthropic.com/en/api/creating-message-batches. A batch has no metadata in which
-streamfold could store the batch's key. So the name of each row contains the key, and the results repeat these names.
+The HTTP request that creates a batch contains all rows. Anthropic stores no metadata of a batch, and so no key of
+streamfold's. Instead, the name of each row contains the batch's key, and Anthropic's results contain these names.
 """
 
 from __future__ import annotations

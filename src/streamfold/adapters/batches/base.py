@@ -1,7 +1,8 @@
 """The base classes of batch APIs, which create HTTP requests and parse the responses.
 
-One HTTP request creates a batch, or two if the rows must be uploaded as a file. streamfold gives each batch a unique
-`key`. After a crash, a process finds the batch by its key, so that streamfold never creates a batch twice.
+A batch consists of rows, and each row contains a request to a model. One HTTP request creates a batch, or two if the
+rows must be uploaded as a file. streamfold gives each batch a unique `key`, by which it finds the batch again after a
+crash instead of creating it twice.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class BatchSettings:
 
     Attributes:
         rows: the maximum number of rows in a batch, or None for the API's own limit.
-        bytes: the maximum size of all rows of a batch together, in bytes. None for the API's own limit.
-        window: the time limit for a batch. Rows that are unfinished after this time expire.
-        purpose: the value of the field `purpose` when the rows are uploaded. Together requires "batch-api".
+        bytes: the maximum size of all rows of a batch together, in bytes, or None for the API's own limit.
+        window: the time that the provider has for a batch. Rows that it hasn't finished by then expire.
+        purpose: the value of the field `purpose` in the upload of the rows. Together AI requires "batch-api".
 
     Raises:
         ValueError: a limit isn't greater than 0.
@@ -44,7 +45,7 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """An HTTP request to a batch API, without the base URL and the API key. The provider adds both.
+    """An HTTP request to a provider's API, without the base URL and the API key. `Provider` adds both.
 
     Attributes:
         path: the path below the base URL. It may contain a query.
@@ -75,13 +76,13 @@ class BatchStatus:
     Attributes:
         state: "running", "ended" (there are results, perhaps not for all rows) or "failed" (there are no results).
         word: the provider's own name for the state.
-        key: the key of the batch, or None if the API doesn't store keys.
-        file: the id of the file with the rows, or None if the request that created the batch contained the rows.
+        key: the key that streamfold gave the batch, or None if the API doesn't store keys.
+        file: the id of the uploaded file with the rows, or None if the rows weren't uploaded.
         created: the time at which the batch was created, in seconds since 1970, or None if unknown.
-        rows: the number of rows, or None if unknown.
-        finished: the number of rows that are finished.
-        results: the HTTP requests that return the results.
-        problem: the provider's error message about the batch as a whole.
+        rows: the number of rows in the batch, or None if unknown.
+        finished: the number of rows that the provider has finished.
+        results: the HTTP requests whose responses contain the results of the rows.
+        problem: the provider's error object, if the batch as a whole failed.
     """
 
     id: str
@@ -102,7 +103,7 @@ class BatchListing:
 
     Attributes:
         found: the batches on this page.
-        files: the ids of the files on this page, by file name.
+        files: the ids of the uploaded files on this page, by file name.
         more: the HTTP request for the next page, or None on the last page.
     """
 
@@ -116,11 +117,11 @@ class BatchResult:
     """The result for one row of a batch.
 
     Attributes:
-        name: the name of the row in the batch.
-        answer: the complete response body, in the same format as outside of a batch. None if the row failed.
-        problem: the error object, if the row failed.
+        name: the name that streamfold gave the row in this batch.
+        answer: the model's response, as the JSON body of a request outside of a batch. None if the row failed.
+        problem: the provider's error object, if the row failed.
         status: the HTTP status of the error, if the provider reports one.
-        request_id: the provider's id for the request.
+        request_id: the provider's id for the row's request.
     """
 
     name: str
@@ -131,13 +132,13 @@ class BatchResult:
 
 
 class BaseBatchAPI(ABC):
-    """Base class of batch APIs. An instance has no state.
+    """Base class of batch APIs. An instance keeps nothing about a batch.
 
     Attributes:
         max_rows: the maximum number of rows in a batch.
         max_bytes: the maximum size of all rows of a batch together, in bytes.
-        keyed: True if a list of batches contains the batches' keys. With False, only the row names in the results
-            contain the keys.
+        keyed: True if the provider's list of batches contains the batches' keys. With False, only the row names in a
+            batch's results contain its key.
     """
 
     max_rows: int
@@ -152,18 +153,18 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that must be the same for all requests in a batch."""
+        """Returns a text that is the same for two requests if one batch may contain both."""
         return prepared.request.model
 
     @abstractmethod
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
-        """Converts one request to a row of the batch: JSON on one line."""
+        """Returns the row of a batch for a request, as JSON on one line."""
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def read(self, value: Any) -> BatchStatus:
-        """Parses a response that describes a batch. Raises ValueError for any other response."""
+        """Parses the JSON body of a response that describes a batch. Raises ValueError for any other JSON."""
 
     @abstractmethod
     def status(self, batch: str) -> EndpointRequest:
@@ -175,17 +176,18 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a response with a list of batches. Raises ValueError for any other response."""
+        """Parses the JSON body of a response with a list of batches. Raises ValueError for any other JSON."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses the response body of a request in `BatchStatus.results`. The body arrives in pieces.
+        """Parses the response to a request in `BatchStatus.results`.
 
         Args:
+            body: the response body, in pieces of any length.
             names: the names of all rows in the batch, in order.
 
         Raises:
-            ValueError: the body can't be parsed.
+            ValueError: the body isn't in the format of the API's results.
         """
 
 
@@ -197,6 +199,7 @@ class InlineBatchAPI(BaseBatchAPI):
         """Returns the HTTP request that creates a batch.
 
         Args:
+            lines: the rows from `line`, one per line.
             first: the first request of the batch. All requests of the batch have the same `group`.
         """
 
@@ -210,7 +213,7 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the uploaded file. Raises ValueError if the response doesn't contain an id."""
+        """Returns the id of the uploaded file from the JSON response. Raises ValueError if it contains no id."""
 
     @abstractmethod
     def files(self) -> EndpointRequest:
@@ -218,7 +221,7 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Parses a response with a list of files. Raises ValueError for any other response."""
+        """Parses the JSON body of a response with a list of files. Raises ValueError for any other JSON."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:
@@ -233,7 +236,7 @@ BatchAPI: TypeAlias = InlineBatchAPI | UploadedBatchAPI
 
 
 def read_time(text: Any) -> float | None:
-    """Converts a time in RFC 3339 format to seconds since 1970. Returns None for any other text."""
+    """Converts a time in RFC 3339 format to seconds since 1970. Returns None for any other value."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (TypeError, ValueError, OverflowError):
@@ -241,7 +244,7 @@ def read_time(text: Any) -> float | None:
 
 
 def split_lines(body: Iterable[bytes]) -> Iterator[Any]:
-    """Parses JSON lines, which arrive in pieces. Raises ValueError if a line isn't a JSON object."""
+    """Parses JSON lines from pieces of any length. Raises ValueError if a line isn't a JSON object."""
     rest = b""
     for piece in chain(body, [b"\n"]):
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,8 +1,7 @@
-"""Batches of Gemini's API. The request that creates a batch contains the rows, and the finished operation contains the
-results.
+"""Gemini's batch API: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api.
 
-The guide is https://ai.google.dev/gemini-api/docs/batch-api, the reference https://ai.google.dev/api/batch-api. A batch
-can have at most 20 MB. For more rows, streamfold creates several batches. It doesn't upload files.
+The HTTP request that creates a batch contains the rows, at most 20 MB. For more rows, streamfold creates several
+batches instead of uploading a file. The batch is a long-running operation, and its last state contains the results.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return EndpointRequest.post(f"{place}:batchGenerateContent", body % (key.encode(), rows))
 
     def status(self, batch: str) -> EndpointRequest:
-        """Returns the HTTP request for a batch's status. Gemini's batch names begin with `batches/`."""
+        """Returns the HTTP request that fetches a batch's status. Gemini's batch names begin with `batches/`."""
         return EndpointRequest.get(f"/{quote(batch)}")
 
     def read(self, value: Any) -> BatchStatus:
@@ -69,7 +68,7 @@ class GeminiBatchAPI(InlineBatchAPI):
         return EndpointRequest.get(f"/batches?pageSize={_PAGE}")
 
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses a response with a list of batches. An empty list is a JSON object without fields."""
+        """Parses a response with a list of batches. If there are no batches, Gemini sends an empty JSON object."""
         if not isinstance(value, Mapping):
             raise ValueError("the response is not a list of operations")
         token, operations = value.get("nextPageToken"), value.get("operations") or []
@@ -83,7 +82,7 @@ class GeminiBatchAPI(InlineBatchAPI):
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
         """Parses the results inside an operation.
 
-        The results are in the same order as the rows. Some results lack the key of their row:
+        Gemini sends the results in the order of the rows. It doesn't always repeat the names of the rows:
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
         """
         operation = json.loads(b"".join(body))

@@ -1,5 +1,5 @@
-"""Batches in OpenAI's format. One request uploads a file of rows to `/files`, and another creates a batch from the file
-at `/batches`.
+"""Batch APIs in OpenAI's format. One HTTP request uploads a file of rows to `/files`, and another creates a batch from
+this file at `/batches`.
 
 OpenAI documents the format at https://platform.openai.com/docs/api-reference/batch. Azure
 (https://learn.microsoft.com/azure/foundry/openai/how-to/batch), Moonshot
@@ -30,7 +30,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
     """Batches of requests to one endpoint of an API in OpenAI's format.
 
     Args:
-        endpoint: the path to which the batch's requests are sent, including `/v1`.
+        endpoint: the URL path to which the provider sends the rows of a batch, for example "/v1/chat/completions".
     """
 
     max_rows = 50_000
@@ -47,8 +47,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
 
     def upload(self, key: str, lines: bytes) -> EndpointRequest:
         """Returns the HTTP request that uploads the rows:
-        https://platform.openai.com/docs/api-reference/files/create.
-        """
+        https://platform.openai.com/docs/api-reference/files/create."""
         mark = f"streamfold-{key}"
         head = (
             f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{self.settings.purpose}\r\n--{mark}\r\n'
@@ -86,8 +85,8 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return EndpointRequest.get(f"/batches/{quote(batch, safe='')}")
 
     def read(self, value: Any) -> BatchStatus:
-        """Parses a response that describes a batch. Together puts a new batch into the field `job`, and sends the state
-        in capital letters."""
+        """Parses a response that describes a batch. Together AI puts a new batch into the field `job`, and writes
+        states in capital letters."""
         if isinstance(value, Mapping) and isinstance(value.get("job"), Mapping):
             value = value["job"]
         word = _text(value, "status").lower()
@@ -124,8 +123,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         return BatchListing(tuple(map(self.read, batches)), more=next_page)
 
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
-        """Parses a file of results. One file contains the rows with a response, and another file the rows that
-        failed."""
+        """Parses a file of results. A batch has one file with the responses, and another file with the errors."""
         for line in split_lines(body):
             response, name = line.get("response"), line.get("custom_id")
             if not isinstance(name, str):  # about the whole file
@@ -148,7 +146,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """Together sends the list itself, without an object around it."""
+    """Returns the list in a response. Together AI sends the list itself, without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
         raise ValueError("the response is not a list")

@@ -1,6 +1,6 @@
-"""Gemini's own API, on AI Studio and on Vertex AI: https://ai.google.dev/api/generate-content.
+"""The adapter for Gemini's own API, on Google AI Studio and Vertex AI: https://ai.google.dev/api/generate-content.
 
-`encode.py` encodes requests, and `decode.py` decodes responses. `GeminiQuirks` describes how requests differ between
+`encode.py` encodes requests, and `decode.py` decodes responses. `GeminiQuirks` has settings for differences between
 models and endpoints.
 """
 
@@ -90,8 +90,8 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. Unknown facts are replaced by the facts about Gemini's newest
-        models."""
+        """Returns a copy of the facts about a model, with facts about Gemini's newest models where facts are
+        unknown."""
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
@@ -100,7 +100,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     # --- how it is written --------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. It contains the model's name."""
+        """Returns the URL path of a request, which contains the model's name."""
         return f"/{_place(request.model)}:{_METHODS[request.stream]}"
 
     def handles_path(self, path: str) -> bool:
@@ -115,7 +115,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return GeminiBatchAPI(settings)
 
     def count_path(self, request: Request) -> str:
-        """Returns the path of a request that counts tokens: https://ai.google.dev/api/tokens."""
+        """Returns the URL path of the request that counts a prompt's tokens: https://ai.google.dev/api/tokens."""
         return f"/{_place(request.model)}:countTokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:

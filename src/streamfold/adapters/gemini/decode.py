@@ -1,8 +1,8 @@
-"""Converts events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
+"""Converts the events of Gemini's `streamGenerateContent` to deltas: https://ai.google.dev/api/generate-content.
 
-Each event contains new parts of the response, which have no index. A text part continues the previous text part. A part
-with a thought signature stays separate, because later requests must contain the signature in the same part
-(https://ai.google.dev/gemini-api/docs/thought-signatures).
+Each event contains new parts of the response. Parts have no index, so a text part always continues the text part before
+it. A part with a thought signature is never joined with another part, because later requests must send the signature in
+the same part (https://ai.google.dev/gemini-api/docs/thought-signatures).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TEXT = Block(None, "text", {"text": ""}, "text")
 
 
 class GeminiEventReader:
-    """Decodes responses of Gemini's API."""
+    """Converts responses of Gemini's API to deltas."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         payload = parse_or_text(event.data)
@@ -71,7 +71,7 @@ class GeminiEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON response body to deltas. If the request lacks `alt=sse`, the API sends an array of chunks."""
+        """Converts a JSON response body to deltas. It is a list of chunks if the URL of a stream lacks `alt=sse`."""
         out: list[Delta] = []
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)
@@ -172,7 +172,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """The number of requests to a hosted tool is the number of sources that a candidate lists."""
+    """Adds the number of a hosted tool's requests, which is the number of queries or URLs that Gemini lists."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))
@@ -199,7 +199,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a tool call. It is complete in one part, unless the request asked for streamed arguments."""
+    """Converts a part with a tool call. The call is complete, unless the request asked for streamed arguments."""
     name, goes_on = str_or_none(call.get("name")), call.get("willContinue") is True
     values: list[PathValue] = []
     if isinstance(pieces := call.get("partialArgs"), list):

@@ -1,4 +1,4 @@
-"""Encodes requests to Gemini's API: the body, contents, parts, tools, the generation config and the thinking config."""
+"""Converts requests to JSON bodies of Gemini's API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WITH_CACHE = ("systemInstruction", "tools", "toolConfig")
 
 
 def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingReport) -> dict[str, Any]:
-    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support some content of the request."""
+    """Returns the JSON body of a request. Raises ConfigError if the API doesn't support something in the request."""
     options = request.options
     continued = continued_turn(request)
     talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
@@ -123,7 +123,7 @@ _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh":
 
 
 def thinking_config(request: Request) -> dict[str, Any] | None:
-    """Returns the `thinkingConfig` for the request's effort level, or None if the request has no effort level."""
+    """Returns the field `thinkingConfig` for `reasoning_effort`, or None if the request doesn't set this option."""
     effort, family = request.options.reasoning_effort, request.family
     if effort is None:
         return None
@@ -148,10 +148,11 @@ _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev
 def encode_contents(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> list[dict[str, Any]]:
-    """Converts messages to Gemini's contents. Consecutive messages with the same role become one content.
+    """Converts messages to the objects in Gemini's field `contents`. Consecutive messages of one role become one
+    object.
 
     Raises:
-        ConfigError: the API would refuse the conversation.
+        ConfigError: the conversation is empty, or Gemini doesn't support a content part.
     """
     contents: list[dict[str, Any]] = []
     calls: _Calls = {}
@@ -186,9 +187,10 @@ def encode_contents(
 def _model_parts(
     message: Message, request: Request, quirks: GeminiQuirks, where: str, calls: _Calls
 ) -> Iterator[dict[str, Any]]:
-    """Yields the parts for an assistant message, and adds its tool calls to `calls`.
+    """Yields the parts of an assistant message, and adds its tool calls to `calls`.
 
-    If a tool call got a new id because the server used one id twice, the request still contains the server's id.
+    Original tool calls keep the ids that Gemini sent, even if streamfold gave a call another id because Gemini had used
+    one id twice.
     """
     came_as = original_payload(message, request)
     if came_as is not None:
@@ -212,8 +214,8 @@ def _model_parts(
 
 
 def original_payload(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the parts of an assistant message as the API sent them, or None if the program has changed the
-    message."""
+    """Returns the parts that this endpoint sent for an assistant message. Returns None if another endpoint wrote the
+    message, or if the program has changed it."""
     parts = blocks_of(message, request)
     if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
         return None
@@ -225,7 +227,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def report_unsent(message: Message, where: str, request: Request, quirks: GeminiQuirks, report: EncodingReport) -> None:
-    """Adds the parts of a message that the request doesn't contain to `report`."""
+    """Records in `report` which fields and content of a message the request leaves out."""
     if original_payload(message, request) is None:
         report.add_message(message, where, request, lambda call: signature_of(call.extra) is not None)
     report.add_name_and_detail(message, where)
@@ -241,11 +243,11 @@ def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sign_open_calls(contents: list[dict[str, Any]]) -> bool:
-    """Adds Google's placeholder to tool calls without a signature, after the last user message. Returns True if a
-    signature was missing.
+    """Adds a placeholder to tool calls that lack their thought signature, in the contents after the last user message.
+    Returns True if a signature was missing.
 
-    Only the first tool call in each content gets a placeholder, because the API refuses a placeholder on any other tool
-    call (BerriAI/litellm#37541).
+    Only the first tool call of each content gets the placeholder, because the API refuses it on any other tool call
+    (BerriAI/litellm#37541).
     """
     missing = False
     for content in reversed(contents):
@@ -273,7 +275,7 @@ def _result(message: Message, calls: _Calls, where: str) -> dict[str, Any]:
 
 
 def _response(message: Message) -> dict[str, Any]:
-    """Gemini requires a JSON object as a tool result."""
+    """Returns a tool message's content as a JSON object, because Gemini requires an object."""
     text = "\n".join(part["text"] for part in content_parts(message, "") if "text" in part)
     if message.error:
         return {"error": text or str(tool_result_content(message))}
@@ -288,7 +290,7 @@ def _response(message: Message) -> dict[str, Any]:
 
 
 def content_parts(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    """Converts a message's content to Gemini's parts. Raises ConfigError for content that Gemini doesn't support."""
+    """Yields the content of a message as Gemini's parts. Raises ConfigError for content that Gemini doesn't support."""
     for part in read_text_and_media(message, where, "Gemini"):
         if isinstance(part, TextPart):
             yield {"text": part.text}

@@ -1,7 +1,7 @@
-"""Parses the errors of Google's APIs: https://cloud.google.com/apis/design/errors.
+"""Parses the JSON errors of Google's APIs: https://cloud.google.com/apis/design/errors.
 
-The body of an error response contains a code such as `RESOURCE_EXHAUSTED`. The error's details contain the time to wait
-and the exceeded quota.
+An error has a code such as `RESOURCE_EXHAUSTED`. Its details contain the time to wait before a retry and the name of
+the exceeded quota.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DEEPEST = 3  # some proxies put the JSON text of an error into the message of a
 
 
 def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses a Google error object. The object may be inside a list, or be JSON text inside another error's message."""
+    """Parses an error of a Google API. It may be in a list, or as JSON text in the message of another error."""
     body = _unwrapped(body)
     info = error_info(body, status=status)
     error = body.get("error") if isinstance(body, Mapping) else None
@@ -93,7 +93,7 @@ def _delay(details: list[Mapping[str, Any]], message: str) -> float | None:
 
 
 def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Creates the JSON body of an error response, or the last event of a stream that ends with an error."""
+    """Returns an error in Gemini's JSON format, for an error response or for the last event of a failed stream."""
     status = info.status or (500 if info.retryable or not (info.type or info.code) else 400)
     word = info.code if info.code in ERROR_CODES.values() else ERROR_CODES.get(status)
     details: list[dict[str, Any]] = []

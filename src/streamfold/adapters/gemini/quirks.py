@@ -1,4 +1,4 @@
-"""How requests differ between Gemini's models and endpoints."""
+"""The settings for differences between Gemini's models and endpoints."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from ...requests import ReasoningEffort
 
 @dataclass(frozen=True, slots=True)
 class GeminiQuirks:
-    """How requests differ between Gemini's models and endpoints.
+    """Settings for differences between Gemini's models and endpoints.
 
     Attributes:
-        schemas: the format of schemas. The value is "json" for JSON Schema (`parametersJsonSchema`), or "openapi" for
-            the older subset (`parameters`), which older proxies and models require.
-        thinking: how requests control thinking, if this differs from the model's family: by a "level", by a "budget" of
-            tokens, or "never".
+        schemas: the format in which requests send JSON schemas: "json" for JSON Schema (`parametersJsonSchema`), or
+            "openapi" for the subset in `parameters`, which older proxies and models require.
+        thinking: how requests control thinking, if this differs from the facts about the model: by a "level", by a
+            "budget" of tokens, or "never".
         levels: the model's thinking levels, from the lowest to the highest.
         budget: the minimum and the maximum thinking budget, in tokens.
         can_stop_thinking: True if the model accepts a thinking budget of 0.
-        signatures: the value is "required" if the API requires a thought signature in the first tool call of each model
-            content after the last user message (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
-        result_images: True if a tool result may contain images (Gemini 3). With False, the images follow in a user
-            content.
+        signatures: "required" if the API refuses a model's tool calls after the last user message without their thought
+            signature (Gemini 3). https://ai.google.dev/gemini-api/docs/thought-signatures
+        result_images: True if a tool result may contain images (Gemini 3). With False, streamfold sends these images in
+            a user message after the result.
         json_with_tools: True if a request may ask for JSON output and also declare tools (Gemini 3).
-        mixed_tools: how a request contains both functions and hosted tools: "declared" (Gemini 3), "plain" (without a
-            declaration; Vertex AI) or "refused" (older models). https://ai.google.dev/gemini-api/docs/tool-combination
-        system_instruction: True if the model supports system messages. Gemma doesn't.
+        mixed_tools: what a request with both functions and hosted tools needs: the field
+            `includeServerSideToolInvocations` ("declared"; Gemini 3) or nothing ("plain"; Vertex AI). The value is
+            "refused" if the model doesn't accept both (older models).
+            https://ai.google.dev/gemini-api/docs/tool-combination
+        system_instruction: True if the model supports system messages. Gemma models don't.
         call_ids: True if requests may contain tool call ids. Vertex AI refuses these ids for models before Gemini 3.
-        validated: True if the API has the tool calling mode VALIDATED. This mode makes the model follow the schemas of
-            strict tools. Vertex AI has VALIDATED only in v1beta1. https://ai.google.dev/api/caching#Mode
-        count_form: what the body of a request that counts tokens contains: a complete "request", or only some of its
-            fields ("members"; Vertex AI).
+        validated: True if the API has the function calling mode VALIDATED, in which a model's calls follow the schemas
+            of the tools. Vertex AI has this mode only in v1beta1. https://ai.google.dev/api/caching#Mode
+        count_form: what a request that counts tokens contains: the complete "request" for a response, or only some of
+            its fields ("members"; Vertex AI).
             https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 
@@ -51,7 +53,7 @@ class GeminiQuirks:
     count_form: Literal["request", "members"] = "request"
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about the endpoint's models that the quirks contain, by the names of `Family`'s fields."""
+        """Returns the facts about models that these settings contain. The keys are names of `Family`'s fields."""
         said: dict[str, Any] = {} if self.levels is None else {"efforts": self.levels}
         if self.thinking == "budget" or self.budget is not None:
             how = "default" if self.can_stop_thinking else "always"

@@ -31,7 +31,7 @@ FORMS = {
 
 
 def tool_entries(request: Request, quirks: GeminiQuirks) -> list[dict[str, Any]]:
-    """Returns the request's list of tools. One entry contains all functions, at the position of the first function."""
+    """Returns the request's list of tools. One entry declares all functions, at the position of the first function."""
     functions = [_function(tool, quirks) for tool in request.tools if tool.hosted is None]
     entries: list[dict[str, Any]] = []
     for tool in request.tools:
@@ -56,10 +56,8 @@ def _function(tool: Tool, quirks: GeminiQuirks) -> dict[str, Any]:
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
-    """Returns True if a request must declare that it contains both hosted tools and functions.
-
-    Every later request of such a conversation must declare this too:
-    https://ai.google.dev/gemini-api/docs/tool-combination
+    """Returns True if a request needs the field `includeServerSideToolInvocations`, because it or an earlier request of
+    the conversation has both hosted tools and functions: https://ai.google.dev/gemini-api/docs/tool-combination
 
     Raises:
         ConfigError: the model doesn't support hosted tools together with functions.

@@ -1,4 +1,4 @@
-"""Google's Interactions API: https://ai.google.dev/api/interactions-api.
+"""The adapter for Google's Interactions API: https://ai.google.dev/api/interactions-api.
 
 `encode.py` encodes the conversation, and `decode.py` decodes responses.
 """
@@ -70,8 +70,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model. In the Interactions API, every model has thinking levels. A model
-        with the level "high" also has "xhigh"."""
+        """Returns a copy of the facts about a model with the thinking levels of the Interactions API. Every thinking
+        model has such levels there, and a model with the level "high" also has "xhigh"."""
         efforts = family.efforts or _LEVELS
         if family.thinking == "never":
             return family
@@ -88,8 +88,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the path of a request for the rest of a stored interaction. If no event had an id, the server sends
-        the complete interaction again."""
+        """Returns the URL path of a request for the events of a stored interaction after the event `after`. Without
+        `after`, the server sends all events again."""
         if not _is_stored(request):
             return None
         query = {"stream": "true", **({"last_event_id": after} if after else {})}
@@ -111,8 +111,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return read_interactions_error(body, status)
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning are instructions. An interaction doesn't inherit the instructions
-        of the interaction that it continues."""
+        """Returns the number of system messages at the beginning. Every request sends them, because an interaction
+        doesn't inherit the instructions of the interaction that it continues."""
         return next(
             (at for at, each in enumerate(request.messages) if each.role not in INSTRUCTION_ROLES),
             len(request.messages),
@@ -172,8 +172,8 @@ def _is_stored(request: Request) -> bool:
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns the instructions, and the messages after the stored interaction. The server has already stored the
-    messages in between."""
+    """Returns all system messages, and the messages after the response with the id `stored`. Google has stored the
+    messages before it."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
     return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 
@@ -198,8 +198,8 @@ def _generation(request: Request) -> dict[str, Any]:
 
 
 def _agent_members(agent: str, request: Request, report: EncodingReport) -> dict[str, Any]:
-    """Returns the fields of a request to an agent. An agent runs in the background, and accepts no generation
-    config."""
+    """Returns the fields that only a request to an agent has. An agent runs in the background, and doesn't accept the
+    field `generation_config`."""
     given = {name: value for name, value in _generation(request).items() if name != "thinking_summaries"}
     if meant := [name for name in ("max_output_tokens", "stop_sequences", "tool_choice") if name in given]:
         raise ConfigError(f"{', '.join(meant)}: the agent {agent!r} doesn't accept this option")

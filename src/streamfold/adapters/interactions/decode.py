@@ -1,9 +1,9 @@
-"""Converts events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
+"""Converts the events of the Interactions API to deltas: https://ai.google.dev/gemini-api/docs/interactions/streaming.
 
-A response is a list of steps. A step begins with `step.start`, and each `step.delta` with the step's index adds content
-to it. Later requests contain the step unchanged, with its signature. Before May 2026, the API had contents instead of
-steps, with the same deltas (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026). streamfold
-supports both versions.
+A response is a list of steps. An event `step.start` begins a step, and events `step.delta` with the same index add
+content to it. Later requests send each step back unchanged, with its signature. Before May 2026, the API sent contents
+instead of steps, with the same deltas. streamfold also supports this version
+(https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UNFINISHED = ("in_progress", "queued", "idle")
 
 
 class InteractionsEventReader:
-    """Decodes responses of the Interactions API."""
+    """Converts responses of the Interactions API to deltas."""
 
     def decode(self, event: ServerSentEvent) -> list[Delta]:
         payload, failed = parse_or_text(event.data), event.event == "error"
@@ -118,8 +118,8 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Converts the last event to deltas if it was truncated. In the event's JSON, the fields with the types follow
-        the text, so they may be missing."""
+        """Converts the last event of a truncated response. The event's JSON contains types after the text, so they may
+        be missing."""
         payload = parse_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -155,10 +155,8 @@ def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
-    """Converts complete steps to lists of deltas, each with the step's index.
-
-    In a stored interaction, the interaction's input may precede the steps of the response.
-    """
+    """Converts complete steps to lists of deltas, each with the step's index. Skips the steps of the user, which a
+    stored interaction contains too."""
     own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     found = []
     for index, step in enumerate(step for step in own if step.get("type") != "user_input"):
@@ -182,7 +180,7 @@ def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes token counts. They must precede the finish reason, which the same event may contain."""
+    """Puts the token counts in an event's metadata before its other deltas, which may contain the finish reason."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
@@ -222,7 +220,7 @@ def _tool_requests(counts: Any, out: list[Delta]) -> None:
 
 
 def _content_start(index: int | None, content: dict[str, Any], out: list[Delta]) -> None:
-    """Decodes a content of the older API version. Its texts and media become a `model_output` step."""
+    """Converts the start of a content, in the version before May 2026, to a step. Text and media become output."""
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
     _begin(index, content, out)

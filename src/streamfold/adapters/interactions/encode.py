@@ -1,4 +1,4 @@
-"""Encodes the conversation as steps. Steps that this API sent are sent back unchanged."""
+"""Converts conversations to steps of the Interactions API. Steps that the API sent are sent back unchanged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer
 
 
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:
-    """Converts the conversation to the steps in the request field `input`. Raises ConfigError for unsupported
-    content."""
+    """Converts messages to the steps in the request field `input`. Raises ConfigError for content that the API doesn't
+    support."""
     steps: list[dict[str, Any]] = []
     names = {call.id: call.name for message in request.messages for call in message.tool_calls}
     for at, message in messages:
@@ -48,8 +48,8 @@ def _assistant(message: Message, request: Request, at: int) -> Iterator[dict[str
 
 
 def original_steps(message: Message, request: Request) -> list[dict[str, Any]] | None:
-    """Returns the steps of an assistant message as this endpoint sent them, or None if the program has changed the
-    message."""
+    """Returns the steps that this endpoint sent for an assistant message. Returns None if another endpoint wrote the
+    message, or if the program has changed it."""
     steps = message.extras.get("steps")
     if not request.came_from_here(message) or not isinstance(steps, list) or not steps:
         return None
@@ -106,7 +106,7 @@ def _media(part: MediaPart) -> dict[str, Any]:
 
 
 def report_unsent(message: Message, where: str, request: Request, report: EncodingReport) -> None:
-    """Adds the parts of a message that the request doesn't contain to `report`."""
+    """Records in `report` which fields and content of a message the request leaves out."""
     if original_steps(message, request) is None:
         report.add_message(message, where, request, lambda call: False)
     else:

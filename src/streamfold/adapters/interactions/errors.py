@@ -1,4 +1,4 @@
-"""Parses the errors of the Interactions API. Its error codes are words in lower case instead of numbers."""
+"""Parses the JSON errors of the Interactions API. Their codes are Google's error codes in lower case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS = {code: status for status, code in _CODES.items()} | {
 
 
 def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error object. The error's code may be a word or a number."""
+    """Parses an error of the Interactions API. Its field `code` may be a word or an HTTP status."""
     info = read_google_error(body, status)
     if info.status is not None:
         return info
@@ -32,8 +32,8 @@ def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
-    """Returns the error of a failed interaction: its `error`, the first entry of its `errors`, or the error of one of
-    its steps."""
+    """Returns the error of a failed interaction, from its field `error`, the first entry of `errors`, or one of its
+    steps."""
     steps = interaction.get("steps")
     said = [interaction.get("error"), interaction.get("errors")]
     said += [step.get("error") for step in steps or () if isinstance(step, Mapping)] if isinstance(steps, list) else []
@@ -42,6 +42,6 @@ def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
 
 
 def interactions_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Creates the JSON body of an error response, or the data of an `error` event."""
+    """Returns an error in this API's JSON format, for an error response or for the data of an `error` event."""
     code = info.code if info.code in _STATUS else _CODES.get(info.status or 500, "internal")
     return {"error": {"code": code, "message": info.message}}

@@ -1,4 +1,7 @@
-"""Encodes functions, hosted tools and the tool choice: https://ai.google.dev/gemini-api/docs/interactions."""
+"""Converts functions, hosted tools and the tool choice to the Interactions API's JSON.
+
+https://ai.google.dev/gemini-api/docs/interactions
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,8 @@ FORMS = {
 
 
 def tool_entries(request: Request) -> list[dict[str, Any]]:
-    """Returns the request's list of tools. With the tool choice "none", the list contains no hosted tools, because the
-    API applies "none" only to functions."""
+    """Returns the request's list of tools. The tool choice "none" removes the hosted tools from it, because the API
+    applies "none" only to functions."""
     entries = []
     for tool in request.tools:
         if tool.hosted is None:
@@ -53,8 +56,8 @@ def tool_entries(request: Request) -> list[dict[str, Any]]:
 
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
-    """Returns the value of `tool_choice`, or None for the API's default. Raises ConfigError if the request chooses a
-    hosted tool."""
+    """Returns the value of the request field `tool_choice`, or None for the API's default. Raises ConfigError if the
+    caller chooses a hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:
@@ -74,6 +77,7 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the value of the request field that asks for JSON output, with or without a schema."""
+    """Returns the value of the request field `response_format`, which asks for JSON that may have to follow a
+    schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}
