@@ -158,7 +158,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
     def compacted(self, reply: Reply) -> list[Message]:
         blocks = reply.extras.get("blocks", [])
         if not any(block.get("type") == "compaction" and block.get("content") for block in blocks):
-            raise ValueError(f"the answer has no summary, and its stop reason is {reply.raw_finish_reason!r}")
+            raise ValueError(f"the response contains no summary: its stop reason is {reply.raw_finish_reason!r}")
         message = reply.message
         extras = {name: value for name, value in message.extras.items() if name not in RESPONSE_STATES}
         return [replace(message, extras=extras)]

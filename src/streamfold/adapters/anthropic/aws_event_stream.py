@@ -63,7 +63,7 @@ class AWSEventStream:
         while len(self._buffer) >= _PRELUDE:
             length, headers, checksum = unpack_from(">III", self._buffer)
             if crc32(self._buffer[:8]) != checksum:
-                raise ProtocolError("the answer is not an AWS event stream: the checksum of a message is wrong")
+                raise ProtocolError("the response is not an AWS event stream: the checksum of a message is wrong")
             if length > self._limit:
                 raise ProtocolError(f"one event is larger than {self._limit} bytes (limits.event_bytes)")
             if len(self._buffer) < length:

@@ -95,7 +95,7 @@ class AnthropicBatchAPI(InlineBatchAPI):
         for line in split_lines(body):
             name, result = line.get("custom_id"), line.get("result")
             if not isinstance(name, str) or not isinstance(result, Mapping):
-                raise ValueError("a result needs custom_id and result")
+                raise ValueError("a line of the results has no custom_id or no result")
             kind = result.get("type")
             if kind == "succeeded":
                 yield BatchResult(name, result.get("message"))

@@ -149,7 +149,7 @@ def _list(value: Any) -> list[Any]:
     """Returns the list in a response. Together AI sends the list itself, without an object around it."""
     found = value.get("data") if isinstance(value, Mapping) else value
     if not isinstance(found, list):
-        raise ValueError("the response is not a list")
+        raise ValueError("the response is not a list of batches or files")
     return found
 
 
