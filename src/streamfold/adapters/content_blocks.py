@@ -90,7 +90,8 @@ def read_text_and_media(message: Message, where: str, api: str) -> Iterator[Text
 
 
 def continued_turn(request: Request) -> Message | None:
-    """Returns the last message of a request if Google hasn't finished it and sent a continuation token, otherwise None.
+    """Returns the last message of a request if it is an incomplete response with one of Google's continuation tokens,
+    otherwise None.
 
     https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes the token of Gemini's API. Google's own
     client (https://github.com/googleapis/python-genai) sends the token of the Interactions API in the same way.

@@ -1,5 +1,4 @@
-"""Gemini's thought signatures, in Gemini's own API and in Google's Chat Completions API, and a placeholder for lost
-ones.
+"""Gemini's thought signatures, in Gemini's own API and in Google's Chat Completions API.
 
 Gemini 3 signs its tool calls, and refuses a request in which a recent tool call lacks its signature.
 """

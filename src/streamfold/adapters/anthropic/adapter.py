@@ -2,7 +2,8 @@
 https://docs.anthropic.com/en/api/messages.
 
 `encode.py` encodes requests, and `decode.py` decodes responses. Where the responses of another server differ from
-Anthropic's, a comment in `decode.py` names this server. `AnthropicQuirks` has settings for differences in requests.
+Anthropic's, a comment in `decode.py` names this server. `AnthropicQuirks` has the settings by which requests differ
+between models and servers.
 """
 
 from __future__ import annotations
@@ -147,8 +148,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the API for batches of requests. Raises ConfigError for Bedrock and Vertex AI, which read batches
-        only from their own cloud storage."""
+        """Returns the object for Anthropic's batch API. Raises ConfigError for Bedrock and Vertex AI, which read
+        batches only from their own cloud storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         from ..batches.anthropic import AnthropicBatchAPI

@@ -61,12 +61,13 @@ class SentTurn:
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
-    """Removes the thinking whose prefix has changed from a request, and adds the prefix of the response to `report`.
+    """Removes the thinking blocks whose prefix has changed from a request body. Sets `report.prefix`, the prefix of the
+    response.
 
     Args:
         body: the request's JSON body, which this function modifies.
-        turns: the assistant messages in the body. The thinking of a message without `Message.prefix` stays.
-        checked: True if the API refuses thinking whose prefix has changed. With False, all thinking stays.
+        turns: the assistant messages in the body. Thinking in a message without `Message.prefix` stays.
+        checked: True if the API refuses thinking with a changed prefix. With False, all thinking stays in the body.
     """
     system, tools = digest_parts(_unmarked(body.get("system"))), digest_parts(_tools(body.get("tools")))
     before = _prefixes(body["messages"])

@@ -240,8 +240,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _read_usage(numbers: Mapping[str, Any], *, cache_included: bool = False) -> Usage:
-    """Converts a usage object. Its top-level counts omit the tokens of some steps, for example of a compaction. If
-    there are such steps, the counts of all steps are added up instead.
+    """Converts a usage object. If its top-level counts omit some steps of the response, for example a compaction, the
+    result is the sum of the counts of all steps.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage
     """
@@ -257,8 +257,9 @@ _read_usage_with_cache = partial(_read_usage, cache_included=True)
 
 
 def _read_counts(numbers: Mapping[str, Any], cache_included: bool) -> Usage:
-    """Converts the counts of a response or a step. Adds the cached tokens to `input_tokens`, because Anthropic's
-    `input_tokens` doesn't include them. Servers with the quirk `cache_included` have already added them.
+    """Converts the token counts of a response, or of one of its steps. Adds the cached tokens to `input_tokens`,
+    because Anthropic's `input_tokens` doesn't include them. Servers with the quirk `cache_included` have already added
+    them.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """

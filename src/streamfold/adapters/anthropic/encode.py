@@ -97,8 +97,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
 
 
 def _for_platform(body: dict[str, Any], request: Request, quirks: AnthropicQuirks) -> dict[str, Any]:
-    """Adapts a body to Bedrock or Vertex AI. Both expect the API's version and beta features in the body instead of in
-    headers, and the model's name in the URL path instead of in the body."""
+    """Adapts a body to Bedrock or Vertex AI, which expect the API's version and beta features in the body instead of in
+    headers, and the model's name in the URL path."""
     betas = requested_betas(request, quirks)
     version = "bedrock-2023-05-31" if quirks.platform == "bedrock" else "vertex-2023-10-16"
     left_out = ("model", "stream") if quirks.platform == "bedrock" else ("model",)
@@ -328,7 +328,7 @@ def encode_turns(
     because several servers require alternating roles.
 
     Args:
-        messages: the conversation without the system messages at its beginning. Each message has its index.
+        messages: the messages after the system messages at the beginning, each with its index in the caller's list.
         sent: a list to which this function appends the assistant messages and their content blocks.
 
     Raises:
@@ -386,8 +386,8 @@ def assistant_blocks(
     quirks: AnthropicQuirks,
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the content blocks of an assistant message. If this endpoint wrote the message, it gets its own blocks
-    back."""
+    """Yields the content blocks of an assistant message. These are the original blocks if this endpoint wrote the
+    message and the program hasn't changed it."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:

@@ -31,7 +31,8 @@ def _read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes the cache marks above the API's limit. Returns the new request, with a warning that names these marks.
+    """Removes the cache marks that exceed the API's limit of four. Returns the new request, and a warning that names
+    these marks.
 
     The earliest marks on messages are removed first, because a later mark also caches the text before it. Marks on
     tools and instructions are removed only after these, because other conversations share the tools and instructions.

@@ -18,9 +18,9 @@ class AnthropicQuirks:
             the stream formats differ.
         version: the value of the header `anthropic-version`. From version 2026-10-21 on, the API refuses sampling
             options such as `temperature`.
-        betas: values that the header `anthropic-beta` has in every request.
+        betas: values that every request sends in the header `anthropic-beta`.
         max_tokens: the value of the field `max_tokens`, which the API requires, in requests without the option
-            `max_output_tokens`. With None, it is the model's maximum.
+            `max_output_tokens`. With None, requests contain the model's maximum.
         thinking: how a request turns on thinking, if this differs from the facts about the model. The values are
             "manual" (with a token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive,
             and can't be turned off) or "never".
@@ -29,18 +29,18 @@ class AnthropicQuirks:
         sampling: True if the server accepts `temperature` and `top_p` while the model thinks.
         effort_grades: True if requests contain the effort level in `output_config.effort`. With False, requests only
             turn thinking on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: which thinking of earlier responses a request contains. With "signed", this is thinking with a
-            signature, because Anthropic checks signatures. The value is "required" if the server refuses an assistant
-            message with tool calls but without thinking (DeepSeek, Kimi).
+        thinking_history: which thinking of earlier responses a request contains. With "signed", requests contain only
+            thinking with a signature, because Anthropic checks signatures. The value is "required" if the server
+            refuses an assistant message with tool calls but without thinking (DeepSeek, Kimi).
         inline_system: True if the server accepts system messages inside the conversation (Claude Opus 4.8 and later).
         prefill: True if the model can continue an assistant message at the end of a request. Claude Opus 4.6 and later
             refuse such requests.
-        forced_while_thinking: True if the server accepts a forced tool choice while the model thinks. With manual
-            thinking, no server accepts one.
+        forced_while_thinking: True if the server accepts a forced tool choice while the model thinks. No server accepts
+            a forced tool choice with manual thinking.
         response_format: how a request asks for structured output: by the field `output_config.format` ("json_schema")
             or by a tool call that the request forces ("tool").
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, it
-            is Claude's row.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, the
+            row "claude" is used.
         web_search: the version of Anthropic's hosted web search tool.
         cache_included: True if `input_tokens` in the usage includes the cached tokens (vLLM before 0.12, OpenRouter).
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
     """Adapts the effort and the tool choice of a request to each other, to the output limit and to the conversation.
-    Returns the new request, with a warning for each change."""
+    Returns the changed request, and a warning for each change."""
     request, warnings = _possible_budget(request, quirks)
     request, lost = _without_lost_thinking(request, quirks)
     request, choice = _possible_choice(request, quirks)

@@ -25,7 +25,7 @@ class BatchSettings:
     Attributes:
         rows: the maximum number of rows in a batch, or None for the API's own limit.
         bytes: the maximum size of all rows of a batch together, in bytes, or None for the API's own limit.
-        window: the time that the provider has for a batch. Rows that it hasn't finished by then expire.
+        window: the provider's time limit for a batch. Rows that the provider hasn't finished by then expire.
         purpose: the value of the field `purpose` in the upload of the rows. Together AI requires "batch-api".
 
     Raises:
@@ -48,7 +48,7 @@ class EndpointRequest:
     """An HTTP request to a provider's API, without the base URL and the API key. `Provider` adds both.
 
     Attributes:
-        path: the path below the base URL. It may contain a query.
+        path: the URL path below the base URL, which may contain a query.
     """
 
     method: Literal["GET", "POST"]
@@ -132,7 +132,7 @@ class BatchResult:
 
 
 class BaseBatchAPI(ABC):
-    """Base class of batch APIs. An instance keeps nothing about a batch.
+    """Base class of batch APIs. Instances have no state.
 
     Attributes:
         max_rows: the maximum number of rows in a batch.
@@ -164,7 +164,8 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read(self, value: Any) -> BatchStatus:
-        """Parses the JSON body of a response that describes a batch. Raises ValueError for any other JSON."""
+        """Parses the JSON body of a response that describes a batch. Raises ValueError if the body has another
+        format."""
 
     @abstractmethod
     def status(self, batch: str) -> EndpointRequest:
@@ -176,7 +177,7 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses the JSON body of a response with a list of batches. Raises ValueError for any other JSON."""
+        """Parses the JSON body of a response that lists batches. Raises ValueError if the body has another format."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
@@ -221,7 +222,7 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Parses the JSON body of a response with a list of files. Raises ValueError for any other JSON."""
+        """Parses the JSON body of a response that lists files. Raises ValueError if the body has another format."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:

@@ -1,7 +1,8 @@
 """Gemini's batch API: https://ai.google.dev/gemini-api/docs/batch-api and https://ai.google.dev/api/batch-api.
 
 The HTTP request that creates a batch contains the rows, at most 20 MB. For more rows, streamfold creates several
-batches instead of uploading a file. The batch is a long-running operation, and its last state contains the results.
+batches instead of uploading a file. Gemini reports a batch as a long-running operation, whose final state contains the
+results.
 """
 
 from __future__ import annotations

@@ -148,8 +148,8 @@ _RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev
 def encode_contents(
     messages: Sequence[tuple[int, Message]], request: Request, quirks: GeminiQuirks
 ) -> list[dict[str, Any]]:
-    """Converts messages to the objects in Gemini's field `contents`. Consecutive messages of one role become one
-    object.
+    """Converts messages to the list in Gemini's field `contents`. Consecutive messages with the same role become one
+    entry of this list.
 
     Raises:
         ConfigError: the conversation is empty, or Gemini doesn't support a content part.

@@ -39,7 +39,7 @@ _DEEPEST = 3  # some proxies put the JSON text of an error into the message of a
 
 
 def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error of a Google API. It may be in a list, or as JSON text in the message of another error."""
+    """Parses an error of a Google API, which may be inside a list or, as JSON text, inside another error's message."""
     body = _unwrapped(body)
     info = error_info(body, status=status)
     error = body.get("error") if isinstance(body, Mapping) else None

@@ -88,8 +88,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return {**super().headers(request), "Api-Revision": _REVISION}
 
     def resume_path(self, request: Request, answer_id: str, after: int | str) -> str | None:
-        """Returns the URL path of a request for the events of a stored interaction after the event `after`. Without
-        `after`, the server sends all events again."""
+        """Returns the URL path that resumes the stream of a stored interaction after the event with the id `after`.
+        Without this id, the server sends all events again."""
         if not _is_stored(request):
             return None
         query = {"stream": "true", **({"last_event_id": after} if after else {})}
@@ -172,8 +172,8 @@ def _is_stored(request: Request) -> bool:
 
 
 def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns all system messages, and the messages after the response with the id `stored`. Google has stored the
-    messages before it."""
+    """Returns the system messages, and all messages after the response with the id `stored`, because Google's server
+    has stored the earlier messages."""
     last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
     return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 

@@ -118,8 +118,8 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Converts the last event of a truncated response. The event's JSON contains types after the text, so they may
-        be missing."""
+        """Converts the last event of a truncated response. The fields with the types may be missing, because the API
+        sends them after the text."""
         payload = parse_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -155,8 +155,8 @@ def _whole(interaction: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
-    """Converts complete steps to lists of deltas, each with the step's index. Skips the steps of the user, which a
-    stored interaction contains too."""
+    """Converts complete steps to lists of deltas, each with the step's index. Skips steps with user input, which stored
+    interactions also contain."""
     own = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     found = []
     for index, step in enumerate(step for step in own if step.get("type") != "user_input"):
@@ -220,7 +220,8 @@ def _tool_requests(counts: Any, out: list[Delta]) -> None:
 
 
 def _content_start(index: int | None, content: dict[str, Any], out: list[Delta]) -> None:
-    """Converts the start of a content, in the version before May 2026, to a step. Text and media become output."""
+    """Converts the event that starts a content, in the API version before May 2026, to a step. Text and media become a
+    step of the type `model_output`."""
     if content.get("type") == "text" or content.get("type") in STEP_MEDIA:
         content = {"type": "model_output", "content": [content] if content.get("text") != "" else []}
     _begin(index, content, out)

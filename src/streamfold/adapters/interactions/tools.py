@@ -57,7 +57,7 @@ def tool_entries(request: Request) -> list[dict[str, Any]]:
 
 def tool_choice(request: Request) -> str | dict[str, Any] | None:
     """Returns the value of the request field `tool_choice`, or None for the API's default. Raises ConfigError if the
-    caller chooses a hosted tool."""
+    caller's tool choice is a hosted tool."""
     if all(tool.hosted is not None for tool in request.tools):
         return None
     match request.tool_choice:
@@ -77,7 +77,6 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
 
 
 def response_format(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the value of the request field `response_format`, which asks for JSON that may have to follow a
-    schema."""
+    """Returns the value of the request field `response_format` for JSON output, with or without a schema."""
     form: dict[str, Any] = {"type": "text", "mime_type": "application/json"}
     return form if schema is None else {**form, "schema": dict(schema)}
