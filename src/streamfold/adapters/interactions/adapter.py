@@ -124,9 +124,11 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         talk, system, continued = list[tuple[int, Message]](), list[str](), continued_turn(request)
         count = self.instruction_count(request)
         messages = [*request.numbered][:count] + request.unstored(count)
-        for at, message in _behind(messages, extra.get("previous_interaction_id")):
-            if message is continued:
-                continue  # the token stands for it
+        stored = extra.get("previous_interaction_id")
+        last = max((n for n, (_, message) in enumerate(messages) if stored and stored in _ids(message)), default=-1)
+        for n, (at, message) in enumerate(messages):
+            if message is continued or (n <= last and message.role not in INSTRUCTION_ROLES):
+                continue  # the server has stored it, or the token stands for it
             report_unsent(message, f"messages[{at}]", request, report)
             if message.role in INSTRUCTION_ROLES:
                 system += system_texts(message, at)
@@ -169,13 +171,6 @@ def _is_stored(request: Request) -> bool:
     needed = request.model.startswith(_AGENT) or any(extra.get(name) for name in _STORED)
     needed = needed or request.conversation is not None
     return bool(extra.get("store", needed))
-
-
-def _behind(messages: list[tuple[int, Message]], stored: Any) -> list[tuple[int, Message]]:
-    """Returns the system messages, and all messages after the response with the id `stored`, because Google's server
-    has stored the earlier messages."""
-    last = max((n for n, (_, m) in enumerate(messages) if stored and stored in _ids(m)), default=-1)
-    return [(at, message) for n, (at, message) in enumerate(messages) if n > last or message.role in INSTRUCTION_ROLES]
 
 
 def _ids(message: Message) -> list[Any]:
