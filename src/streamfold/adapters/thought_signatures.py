@@ -42,7 +42,7 @@ def unsigned_calls(request: Request) -> frozenset[int]:
     positions = [position for position, _ in request.numbered]
     for at in range(len(request.messages) - 1, -1, -1):
         message = request.messages[at]
-        was_moved = at > 0 and positions[at] == positions[at - 1]  # images of the tool result before it
+        was_moved = at > 0 and positions[at] == positions[at - 1]  # an image of the tool result before it
         if message.role == "user" and not was_moved:
             break
         if not message.tool_calls:

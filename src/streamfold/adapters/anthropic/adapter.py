@@ -38,7 +38,7 @@ _COUNTED = (
 # Where requests go on the other platforms, by whether the answer is streamed.
 _BEDROCK = {True: "/invoke-with-response-stream", False: "/invoke"}
 _VERTEX = {True: ":streamRawPredict", False: ":rawPredict"}
-_PATH = ":;@!$&'()*+,="  # what may stand in a part of a path (RFC 3986)
+_PATH = ":;@!$&'()*+,="  # characters that need no escape in a path (RFC 3986)
 _UNKNOWN = ModelFacts(thinking="asked", efforts=("low", "medium", "high"))
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
@@ -65,7 +65,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
 
             self.framing = AWSEventStream
 
-    # --- what the request asks for, and what can be had ---------------------------------------------------------------
+    # --- adapting the request -----------------------------------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
         first = next(
@@ -109,7 +109,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         request, marks = limit_cache_breakpoints(request)
         return request, [*changes, *only, *fitted, *marks]
 
-    # --- how it is written --------------------------------------------------------------------------------------------
+    # --- encoding -----------------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
         """Returns the URL path of a request. On Bedrock and Vertex AI, this path contains the model's name.
@@ -118,7 +118,7 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         https://docs.anthropic.com/en/api/claude-on-vertex-ai
         """
         match self.quirks.platform:
-            case "bedrock":  # the path is signed: it may have no escapes that an HTTP library would take back
+            case "bedrock":  # AWS signs the path, so an HTTP library must not change its escapes
                 return f"/model/{quote(request.model, safe=_PATH)}{_BEDROCK[request.stream]}"
             case "vertex":
                 return f"/models/{quote(request.model, safe='@')}{_VERTEX[request.stream]}"
@@ -173,13 +173,13 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         match self.quirks.platform:
             case "bedrock":
                 return f"/model/{quote(request.model, safe=_PATH)}/count-tokens"
-            case "vertex":  # for all models, with the model in the body
+            case "vertex":  # one path for all models
                 return "/models/count-tokens:rawPredict"
         return f"{self.path}/count_tokens"
 
     def encode_count(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         body = self.encode(request, report)
-        if self.quirks.platform == "bedrock":  # takes the whole body of a request, as text
+        if self.quirks.platform == "bedrock":  # expects the body of a request for a response
             return {"input": {"invokeModel": {"body": b64encode(encode_body(body, {})[0]).decode()}}}
         return {"model": request.model, **{name: body[name] for name in _COUNTED if name in body}}
 

@@ -103,7 +103,7 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 def drop_mismatched(body: dict[str, Any]) -> bool:
     """Sets `thinking.block_binding`, which makes the API ignore thinking whose prefix has changed. Returns False if the
     request turns thinking off, because the API doesn't accept the field then."""
-    thinking = body.get("thinking") or {"type": "adaptive"}  # what a request without it has
+    thinking = body.get("thinking") or {"type": "adaptive"}  # the API's default
     if not isinstance(thinking, Mapping) or thinking.get("type") not in ("adaptive", "enabled"):
         return False
     body["thinking"] = {**thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}

@@ -64,8 +64,8 @@ STOP_REASONS: dict[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
     "content_filter": "content_filter",  # aimock 1.43
-    "pause_turn": "unknown",  # the message is sent back unchanged, and continued
-    "compaction": "unknown",  # the same, where the request asked to pause after one: it is returned to the caller
+    "pause_turn": "unknown",  # the next request continues the message
+    "compaction": "unknown",  # the request asked for a pause after the compaction
 }
 
 
@@ -80,10 +80,10 @@ class AnthropicEventReader:
             return decode_odd_payload(payload, failed=failed)
         kind = payload.get("type")
         if failed or ("error" in payload and (payload["error"] or kind is None)):
-            return [_failure(payload)]  # beside anything else, the error wins
+            return [_failure(payload)]  # whatever else the event contains
         out: list[Delta] = []
         match kind:
-            case "content_block_delta":  # as nearly every event
+            case "content_block_delta":  # nearly every event
                 _piece(payload, out)
             case "content_block_start":
                 _block_start(int_or_none(payload.get("index")), payload.get("content_block"), out)
@@ -205,10 +205,11 @@ def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
         case "thinking_delta" if isinstance(text := delta.get("thinking"), str):
             out.append(BlockPiece(number, "reasoning", "thinking", text, opens=_thinking_block(number)))
         case "signature_delta" if isinstance(signature := delta.get("signature"), str):
-            out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))  # a second one replaces it
+            # A second signature replaces the first.
+            out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))
         case "citations_delta" if "citation" in delta:
             out.append(BlockPiece(number, "text", "citations", non_empty(delta["citation"]), "add"))
-        case "compaction_delta":  # the summary, and what stands for it: either may be null
+        case "compaction_delta":  # the summary as text or encrypted; either may be null
             for name in ("content", "encrypted_content"):
                 if isinstance(text := delta.get(name), str):
                     out.append(BlockPiece(number, "other", name, text))
@@ -230,8 +231,8 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         meaning = STOP_REASONS.get(reason) or guess_finish_reason(reason)
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
-        else:  # an unlisted word for a filter does not say that the answer was cut by it
-            if reason in PAUSED:  # the turn goes back as it is, and has to be known again
+        else:  # a guess that a filter ended the response isn't trusted, a guessed limit is
+            if reason in PAUSED:  # tells the next request to continue this message
                 out.append(ExtraPart("stop_reason", [reason], whole=True))
             listed = reason in STOP_REASONS or meaning == "length"
             if not listed:

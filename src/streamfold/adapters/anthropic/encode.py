@@ -61,7 +61,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body["system"] = system
     sent: list[SentTurn] = []
     start = max((n for n, (_, message) in enumerate(talk) if is_signed_compaction(message, request)), default=0)
-    talk = talk[start:]  # it stands for what came before, and the API refuses to have both
+    talk = talk[start:]  # the API refuses the messages that a signed compaction replaces
     body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
     body |= hosted_members(request)
     if request.tools:
@@ -85,7 +85,7 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         ask_for_compaction(body)
     if "messages" not in options.extra_body:
         binds, thinking = request.family.binds_thinking, body.get("thinking")
-        decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # by the caller
+        decided = isinstance(thinking, Mapping) and "block_binding" in thinking  # the caller decides
         if binds is not None:
             bind_thinking(body, sent, report, checked=binds == "always" and not decided)
         if request.drop_bound_thinking and not decided and not drop_mismatched(body):
@@ -120,10 +120,10 @@ def _add_extra_body(body: dict[str, Any], extra_body: Mapping[str, Any]) -> None
     extra = _with_thinking_details(body, with_raw_tools(body, extra_body))
     for name, value in extra.items():
         if name == "container" and isinstance(value, Mapping) and "id" not in value and name in body:
-            value = {"id": body[name], **value}  # skills, in the container that is there
+            value = {"id": body[name], **value}  # adds skills to the known container
         mix = name == "output_config" and name in body and isinstance(value, Mapping)
         body[name] = {**body[name], **value} if mix else value
-    body.pop("betas", None)  # they are in the headers
+    body.pop("betas", None)  # see requested_betas
 
 
 def _check_prefill(body: Mapping[str, Any]) -> None:
@@ -256,7 +256,7 @@ def result_block(message: Message, where: str) -> dict[str, Any]:
     elif message.error:
         message = Message("tool", tool_result_content(message), tool_call_id=message.tool_call_id)
     content = message.content if isinstance(message.content, str) else list(_blocks(message, where))
-    return {**block, "content": content} if content else block  # an empty list is refused
+    return {**block, "content": content} if content else block  # the API refuses an empty list
 
 
 def _block(part: Any, where: str) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _block(part: Any, where: str) -> dict[str, Any]:
         case AudioPart():
             raise ConfigError(f"{where} is audio, which the Messages API doesn't support")
         case Mapping():
-            return dict(part)  # a block of this API, or of a server that has more of them
+            return dict(part)  # a block that only this API has
     raise ConfigError(f"{where}: unknown content part {part!r:.80}")
 
 
@@ -298,7 +298,7 @@ def _source(part: ImagePart | FilePart, where: str) -> dict[str, Any]:
 # #handling-tool-use-and-tool-result-content-blocks
 # https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 
-CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses members that it does not know
+CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses other fields in a call
 
 
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
@@ -337,7 +337,7 @@ def encode_turns(
     turns: list[dict[str, Any]] = []
     inline = inline_system_positions(messages) if quirks.inline_system else ()
     late = [f"messages[{at}]" for at, message in messages if message.role in INSTRUCTION_ROLES and at not in inline]
-    order: dict[str, int] = {}  # of tool calls, by their ids
+    order: dict[str, int] = {}  # the position of each tool call, by its id
     for at, message in messages:
         where = f"messages[{at}]"
         match message.role:
@@ -429,7 +429,8 @@ def _sent(blocks: list[dict[str, Any]], message: Message, quirks: AnthropicQuirk
         yield {"type": "thinking", "thinking": message.reasoning or "", "signature": ""}
     calls = iter(message.tool_calls)
     for came in blocks:
-        block = {name: value for name, value in came.items() if name != "cache_control"}  # marks are the request's
+        # Only the request's own cache marks are sent.
+        block = {name: value for name, value in came.items() if name != "cache_control"}
         match block["type"]:
             case "text" if not block.get("text"):
                 continue

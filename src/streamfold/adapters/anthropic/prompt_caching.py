@@ -61,7 +61,7 @@ def _is_marked(part: Any) -> bool:
 
 def _places(message: Message, where: str) -> list[str]:
     parts = message.content if isinstance(message.content, tuple) else ()
-    if message.cache:  # this mark replaces that of the last part
+    if message.cache:  # this mark replaces the mark of the last part
         parts = parts[:-1]
     found = [f"{where}.content[{at}]" for at, part in enumerate(parts) if _is_marked(part)]
     return [*found, where] if message.cache else found

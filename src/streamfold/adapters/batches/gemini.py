@@ -25,7 +25,7 @@ class GeminiBatchAPI(InlineBatchAPI):
     """Batches of requests to `generateContent`."""
 
     max_rows = 100_000
-    max_bytes = 19_000_000  # the limit is 20 MB for the call
+    max_bytes = 19_000_000  # the limit is 20 MB for the HTTP request
 
     def line(self, name: str, prepared: PreparedRequest) -> bytes:
         request = json.loads(prepared.body)

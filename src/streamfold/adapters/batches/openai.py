@@ -22,7 +22,7 @@ from .base import BatchListing, BatchResult, BatchSettings, BatchStatus, Endpoin
 _KEY = "streamfold"  # in the metadata of a batch
 _ENDED = ("completed", "expired", "cancelled")
 _RESULTS = ("output_file_id", "error_file_id")
-_STREAMED = ("stream", "stream_options")  # answers of a batch are whole
+_STREAMED = ("stream", "stream_options")  # a batch has no streams
 _PAGE = 100
 
 
@@ -53,7 +53,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
             f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{self.settings.purpose}\r\n--{mark}\r\n'
             f'Content-Disposition: form-data; name="file"; filename="{self.file_name(key)}"\r\n'
             "Content-Type: application/jsonl\r\n\r\n"
-        )  # JSON lines have no line that begins with two hyphens, so that nothing in them is taken for the mark
+        )  # no JSON line begins with two hyphens, so the rows can't contain the boundary
         body = b"".join((head.encode(), lines, f"\r\n--{mark}--\r\n".encode()))
         headers = {"Accept": "application/json", "Content-Type": f"multipart/form-data; boundary={mark}"}
         return EndpointRequest("POST", "/files", headers, body)
@@ -98,7 +98,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         state: Literal["running", "ended", "failed"] = "running"
         if word == "failed":
             state = "failed"
-        elif word in _ENDED and (results or not good):  # the file is not always named at once
+        elif word in _ENDED and (results or not good):  # the server may name the files later
             state = "ended"
         return BatchStatus(
             _text(value, "id"),
@@ -126,7 +126,7 @@ class OpenAIBatchAPI(UploadedBatchAPI):
         """Parses a file of results. A batch has one file with the responses, and another file with the errors."""
         for line in split_lines(body):
             response, name = line.get("response"), line.get("custom_id")
-            if not isinstance(name, str):  # about the whole file
+            if not isinstance(name, str):  # an entry about the whole file
                 continue
             if not isinstance(response, Mapping):
                 yield BatchResult(name, problem=line.get("error") or line)

@@ -30,15 +30,15 @@ from .tools import FORMS
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
 _NEWEST = ModelFacts(thinking="always", efforts=("low", "medium", "high"))
-_METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the answer is streamed
-_COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # what Vertex AI takes
+_METHODS = {True: "streamGenerateContent?alt=sse", False: "generateContent"}  # by whether the response is a stream
+_COUNTED = ("contents", "systemInstruction", "tools", "generationConfig")  # the fields that Vertex AI accepts
 
 
 class GeminiAdapter(GeminiEventReader, Adapter):
     """Encodes requests to `streamGenerateContent` and decodes its events."""
 
     name = "gemini"
-    kind_follows_text = True  # `thought` stands beside `text`, mostly behind it
+    kind_follows_text = True  # the field `thought` mostly follows `text`
     path = "/models"
     Quirks = GeminiQuirks
     sends = (
@@ -50,7 +50,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def __init__(self, quirks: GeminiQuirks | None = None) -> None:
         self.quirks = quirks or GeminiQuirks()
 
-    # --- what the request asks for, and what can be had ---------------------------------------------------------------
+    # --- adapting the request -----------------------------------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
         return HistoryRules(
@@ -81,7 +81,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
             request, only = only_allowed_tools(request)
             changes += only
         strict = [tool.name for tool in request.tools if tool.strict]
-        if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call is always held to it
+        if strict and not self.quirks.validated and request.tool_choice == "auto":  # a forced call follows its schema
             detail = f"strict was not sent for {', '.join(strict)}: the endpoint has no strict mode"
             changes.append(ReplyWarning("option_dropped", detail))
         return request, changes
@@ -97,7 +97,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
         return read_google_error(body, status)
 
-    # --- how it is written --------------------------------------------------------------------------------------------
+    # --- encoding -----------------------------------------------------------------------------------------------------
 
     def request_path(self, request: Request) -> str:
         """Returns the URL path of a request, which contains the model's name."""

@@ -81,7 +81,7 @@ class GeminiEventReader:
 def _chunk(chunk: Any, out: list[Delta]) -> None:
     if type(chunk) is not dict:
         raise ValueError(f"a chunk must be an object, not {type(chunk).__name__}")
-    if "response" in chunk and isinstance(inner := chunk["response"], dict):  # Code Assist
+    if "response" in chunk and isinstance(inner := chunk["response"], dict):  # Google's Code Assist wraps chunks
         chunk = inner
     get = chunk.get
     if get("error") or _MEMBERS.isdisjoint(chunk):
@@ -89,7 +89,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         return
     try:
         out.append(_meta(get("responseId"), get("modelVersion"), get("createTime")))
-    except TypeError:  # a list or an object is no name of anything
+    except TypeError:  # a list or an object, and so neither an id nor a name
         out.append(Meta())
     ends: list[Delta] = []
     read = False
@@ -100,7 +100,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         if not isinstance(candidate, dict):
             raise ValueError(f"a candidate must be an object, not {candidate!r:.80}")
         number = int_or_none(candidate.get("index"))
-        if number is None:  # 0, which Google leaves out, unless that has come
+        if number is None:  # Google omits the index 0
             number = position if read else 0
         if number:
             out.append(Warn("extra_choice", f"candidate {number} was sent and is ignored"))
@@ -157,7 +157,7 @@ def _parts(parts: list[Any], out: list[Delta]) -> None:
     for part in parts:
         if not isinstance(part, dict):
             raise ValueError(f"a part must be an object, not {part!r:.80}")
-        if len(part) == 1 and type(text := part.get("text")) is str:  # as nearly every part
+        if len(part) == 1 and type(text := part.get("text")) is str:  # nearly every part
             if text:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
             continue
@@ -180,13 +180,13 @@ def _add_requests(about: Any, out: list[Delta]) -> None:
 
 def _part(part: dict[str, Any], out: list[Delta]) -> None:
     if isinstance(answer := part.get("functionResponse"), dict):
-        # Google ran the call of this name itself (MCP at the server): it is not the client's to run.
+        # Google ran this call itself (on a hosted MCP server), so the client must not run it.
         out.append(RanOnServer(str_or_none(answer.get("id")), str_or_none(answer.get("name"))))
     text = part.get("text")
     if isinstance(text, str):
         kind: BlockKind = "reasoning" if part.get("thought") else "text"
         if part.keys() <= {"text", "thought"}:
-            if text:  # may begin or end with half of a surrogate pair, so it is joined before it is kept
+            if text:  # may end inside a surrogate pair, so the engine joins the texts
                 begun = Block(None, kind, non_empty({**part, "text": ""}), "text")
                 out.append(BlockPiece(None, kind, "text", text, opens=begun))
             return
@@ -194,7 +194,7 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
     elif any(value is not None for value in part.values()):
         out.append(Block(None, "other", non_empty(part)))
     else:
-        return  # it says nothing, and would be refused when it comes back
+        return  # an empty part, which the API would refuse in the next request
     out.append(BlockEnd(None))
 
 
@@ -208,10 +208,10 @@ def _call(part: dict[str, Any], call: dict[str, Any], out: list[Delta]) -> None:
     if name is not None:
         id_ = str_or_none(call.get("id"))
         text = "" if args is None else args if isinstance(args, str) else dump_compact(args)
-        # Most calls have no id here, and that is nothing to warn of.
+        # Most calls have no id here, so a missing id causes no warning.
         extra = {SIGNATURE: signature} if (signature := part.get(SIGNATURE)) else None
         made = ToolCallDelta(None, id_, name, text, False, extra, None, id_ is None)
-        whole = not (values or goes_on)  # as nearly every call
+        whole = not (values or goes_on)  # nearly every call
         out.append(Block(None, "call", part, "args", made, _write_call, True, whole))
         if whole:
             return

@@ -40,7 +40,7 @@ def encode_request(request: Request, quirks: GeminiQuirks, report: EncodingRepor
     talk, system, late = list[tuple[int, Message]](), list[dict[str, Any]](), list[str]()
     for at, message in request.numbered:
         if message is continued:
-            continue  # the token stands for it
+            continue  # the continuation token replaces the message
         report_unsent(message, f"messages[{at}]", request, quirks, report)
         if message.role not in INSTRUCTION_ROLES:
             talk.append((at, message))
@@ -112,7 +112,7 @@ def _calling(request: Request, quirks: GeminiQuirks) -> dict[str, Any] | None:
         case AllowedTools(names):
             return {"mode": "ANY", "allowedFunctionNames": list(names)}
         case _ if quirks.validated and any(tool.strict for tool in request.tools):
-            return {"mode": "VALIDATED"}  # as AUTO, with the arguments held to their schemas
+            return {"mode": "VALIDATED"}  # as AUTO, but arguments follow the tools' schemas
     return None
 
 
@@ -130,7 +130,7 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
     if family.budget is None:
         return {"thinkingLevel": effort.upper(), "includeThoughts": True}
     if effort == "none" and family.thinking != "always":
-        return {"thinkingBudget": 0}  # beside includeThoughts Vertex refuses it
+        return {"thinkingBudget": 0}  # Vertex AI refuses includeThoughts with this budget
     least, most = family.budget
     wanted = {**_BUDGETS, "none": least, "max": most}[effort]
     return {"thinkingBudget": min(most, max(least, wanted)), "includeThoughts": True}
@@ -140,9 +140,9 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
 # https://ai.google.dev/api/caching#Content is the format; the order is that of
 # https://ai.google.dev/gemini-api/docs/function-calling.
 
-_Calls: TypeAlias = dict[str, tuple[str, Any]]  # the names of calls, and the ids that the server sent, by our ids
+_Calls: TypeAlias = dict[str, tuple[str, Any]]  # a call's name and Gemini's id, by our id
 _KINDS = {"assistant": "model", "tool": "tool"}
-_RESULT_KEYS = ("output", "error")  # they have a meaning: https://ai.google.dev/api/caching#FunctionResponse
+_RESULT_KEYS = ("output", "error")  # Gemini interprets these keys: https://ai.google.dev/api/caching#FunctionResponse
 
 
 def encode_contents(
@@ -181,7 +181,7 @@ def encode_contents(
     return contents
 
 
-# --- what the model said ----------------------------------------------------------------------------------------------
+# --- messages of the model --------------------------------------------------------------------------------------------
 
 
 def _model_parts(
@@ -203,7 +203,7 @@ def _model_parts(
                 calls[call.id] = (call.name, kept.get("id"))
                 yield {**part, "functionCall": {**kept, "name": call.name, "args": arguments_object(call)}}
             elif SIGNATURE in part or not (part.get("thought") or part.get("text") == ""):
-                yield part  # summaries of thoughts are for people
+                yield part  # thought summaries without a signature are left out
         return
     yield from (part for part in content_parts(message, where) if part.get("text") != "")
     for call in message.tool_calls:
@@ -217,10 +217,10 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
     """Returns the parts that this endpoint sent for an assistant message. Returns None if another endpoint wrote the
     message, or if the program has changed it."""
     parts = blocks_of(message, request)
-    if parts is None or any("type" in part for part in parts):  # which only blocks of another API have
+    if parts is None or any("type" in part for part in parts):  # blocks of another API
         return None
     texts = (part.get("text") for part in parts if not part.get("thought"))
-    text = "".join(text for text in texts if isinstance(text, str))  # a proxy may write null
+    text = "".join(text for text in texts if isinstance(text, str))  # a proxy may send null
     called = [part["functionCall"].get("name") for part in _calls_for_client(parts)]
     calls = [request.names.get(call.name, call.name) for call in message.tool_calls]
     return parts if (text, called) == (message.text, calls) else None
@@ -263,7 +263,7 @@ def sign_open_calls(contents: list[dict[str, Any]]) -> bool:
     return missing
 
 
-# --- what tools and users said ----------------------------------------------------------------------------------------
+# --- messages of tools and users --------------------------------------------------------------------------------------
 
 
 def _result(message: Message, calls: _Calls, where: str) -> dict[str, Any]:
@@ -285,7 +285,7 @@ def _response(message: Message) -> dict[str, Any]:
         value = text
     if isinstance(value, dict) and value.keys().isdisjoint(_RESULT_KEYS):
         return value
-    # With one of the keys it would be read as a result, or a failure, in an object of Google's.
+    # Gemini would read an object with one of these keys as a wrapped result or error.
     return {"output": value if text else ""}
 
 

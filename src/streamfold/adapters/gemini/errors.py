@@ -51,7 +51,7 @@ def read_google_error(body: Any, status: int | None = None) -> ErrorInfo:
     if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
         return replace(info, type="authentication_error")
     used_up = any(detail.get("reason") == "INSUFFICIENT_QUOTA" for detail in details)
-    used_up = used_up or any(_DAILY.search(name) for detail in details for name in _quotas(detail))  # until tomorrow
+    used_up = used_up or any(_DAILY.search(name) for detail in details for name in _quotas(detail))  # a daily quota
     if info.status in (402, 429) and used_up:
         return replace(info, type="insufficient_quota", code="insufficient_quota")
     return replace(info, retry_after=_delay(details, info.message), retry=True if info.status == 499 else info.retry)
@@ -100,7 +100,7 @@ def gemini_error_body(info: ErrorInfo) -> dict[str, Any]:
     reason = re.sub(r"\W+", "_", (info.code or info.type or "").upper())
     if reason and reason != word:
         details.append({"@type": f"{_RPC}ErrorInfo", "reason": reason, "domain": "streamfold"})
-    if info.quota:  # by this, clients (Gemini CLI) know that it does not come back within minutes
+    if info.quota:  # Gemini CLI then doesn't wait for the quota
         violation = {"quotaId": "RequestsPerDay", "quotaMetric": "streamfold/account"}
         details.append({"@type": f"{_RPC}QuotaFailure", "violations": [violation]})
     if info.retry_after is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .quirks import GeminiQuirks
 
 
-_SAYS_NOTHING = ("type", "title", "description", "$schema")  # of a function without parameters: it is sent none
+_SAYS_NOTHING = ("type", "title", "description", "$schema")  # these keys alone declare no parameters
 
 
 def _file_search(tool: FileSearch) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _function(tool: Tool, quirks: GeminiQuirks) -> dict[str, Any]:
     says = any(value for name, value in tool.parameters.items() if name not in _SAYS_NOTHING)
     if quirks.schemas == "openapi" and says:
         out["parameters"] = dict(tool.parameters)
-    elif quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any members
+    elif quirks.schemas == "json" and (says or "properties" not in tool.parameters):  # any arguments
         out["parametersJsonSchema"] = dict(tool.parameters)
     return out | dict(tool.extra)
 

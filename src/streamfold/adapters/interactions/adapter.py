@@ -37,7 +37,7 @@ _REVISION = "2026-05-20"  # https://ai.google.dev/gemini-api/docs/interactions/b
 _LEVELS: tuple[ReasoningEffort, ...] = ("minimal", "low", "medium", "high", "xhigh")
 _NEWEST = ModelFacts(thinking="always", efforts=_LEVELS)
 _AGENT = "agents/"
-_STORED = ("previous_interaction_id", "background")  # members that need the interaction to be stored
+_STORED = ("previous_interaction_id", "background")  # fields that require a stored interaction
 
 
 class InteractionsAdapter(InteractionsEventReader, Adapter):
@@ -81,7 +81,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
 
     def rewrite(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
         if not request.stream and _in_background(request):
-            request = replace(request, stream=True)  # whole, it would be an answer that has only begun
+            # Without a stream, the response would only say that the interaction has begun.
+            request = replace(request, stream=True)
         return super().rewrite(request)
 
     def headers(self, request: Request) -> Mapping[str, str]:
@@ -128,7 +129,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         last = max((n for n, (_, message) in enumerate(messages) if stored and stored in _ids(message)), default=-1)
         for n, (at, message) in enumerate(messages):
             if message is continued or (n <= last and message.role not in INSTRUCTION_ROLES):
-                continue  # the server has stored it, or the token stands for it
+                continue  # the server has stored the message, or the continuation token replaces it
             report_unsent(message, f"messages[{at}]", request, report)
             if message.role in INSTRUCTION_ROLES:
                 system += system_texts(message, at)
@@ -156,7 +157,7 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
             raise ConfigError(f"{' and '.join(needing)}: available only for stored interactions: remove store=False")
         if continued is not None:
             body["continuation_token"] = continuation_token(continued.extras)
-            if body["store"]:  # the token belongs to the interaction, with which the input is stored
+            if body["store"]:  # the token continues this interaction, which includes the input
                 body["previous_interaction_id"] = _ids(continued)[-1]
                 del body["input"]
         return body
@@ -187,7 +188,7 @@ def _generation(request: Request) -> dict[str, Any]:
         stop_sequences=options.stop_texts or None,
         max_output_tokens=options.max_output_tokens,
         thinking_level=options.reasoning_effort,
-        thinking_summaries="auto",  # else no reasoning is shown
+        thinking_summaries="auto",  # otherwise, the API sends no thought summaries
         tool_choice=tool_choice(request),
     )
 

@@ -64,7 +64,7 @@ STATUSES: dict[str, FinishReason] = {
     "requires_action": "tool_calls",
     "incomplete": "length",
     "budget_exceeded": "length",
-    "requires_continuation": "length",  # of one request, which another one continues with `continuation_token`
+    "requires_continuation": "length",  # the next request continues with `continuation_token`
     "cancelled": "unknown",
 }
 UNFINISHED = ("in_progress", "queued", "idle")
@@ -82,20 +82,20 @@ class InteractionsEventReader:
             kind = event.event
         out: list[Delta] = []
         match kind:
-            case "step.delta":  # as nearly every event
+            case "step.delta":  # nearly every event
                 _step_delta(index, payload.get("delta"), out)
             case _ if kind == "error" or payload.get("error"):
                 out.append(Failure(read_interactions_error(payload), payload))
             case "step.start":
                 _begin(index, _object(payload, "step"), out)
-            case "step.stop" | "content.stop":  # the events `content.` are those of the older version
+            case "step.stop" | "content.stop":  # until May 2026, events were named `content.`
                 out.append(BlockEnd(index))
             case "content.start":
                 _content_start(index, _object(payload, "content"), out)
             case "content.delta":
                 _step_delta(index, payload.get("delta"), out)
             case "interaction.created" | "interaction.start":
-                out.append(Sequence(None, ""))  # an answer without ids of events can be read again from its start
+                out.append(Sequence(None, ""))  # without event ids, a client can only resume from the start
                 out.append(_meta(_object(payload, "interaction")))
             case "interaction.status_update":
                 out.append(Meta(str_or_none(payload.get("interaction_id"))))
@@ -109,7 +109,7 @@ class InteractionsEventReader:
                 _end(interaction, out)
             case _ if _is_interaction(payload):
                 _whole(payload, out)
-            case "message" if payload:  # what an event is called that has no name
+            case "message" if payload:  # the SSE event has no name
                 raise ValueError("the event has no event_type")
         if "metadata" in payload:
             _running_usage(payload, out)
@@ -166,7 +166,7 @@ def _steps(steps: Any) -> list[tuple[int, list[Delta]]]:
     return found
 
 
-# --- an interaction begins, and ends ----------------------------------------------------------------------------------
+# --- the start and the end of an interaction --------------------------------------------------------------------------
 
 
 def _meta(interaction: dict[str, Any]) -> Meta:
@@ -229,7 +229,7 @@ def _content_start(index: int | None, content: dict[str, Any], out: list[Delta])
 
 def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
     step = non_empty(step)
-    if step.get("signature") == "":  # no signature: it would be refused when it comes back
+    if step.get("signature") == "":  # the API would refuse an empty signature in the next request
         step = {name: value for name, value in step.items() if name != "signature"}
     kind = step.get("type")
     if kind == "model_output":
@@ -319,7 +319,7 @@ def _step_delta(index: int | None, delta: Any, out: list[Delta]) -> None:
                 piece = dump_compact(piece)
             if isinstance(piece, str) and piece:
                 out.append(BlockPiece(index, "call", "arguments", piece, "json"))
-        case "function_call":  # only the older version sends complete tool calls in a delta
+        case "function_call":  # only until May 2026
             begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
             out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
         case str(kind) if kind in STEP_MEDIA:
@@ -352,7 +352,7 @@ def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delt
             begun = None
 
 
-# --- whole steps, for the history -------------------------------------------------------------------------------------
+# --- joining the pieces of a step -------------------------------------------------------------------------------------
 
 
 def _join_output(step: dict[str, Any]) -> dict[str, Any]:

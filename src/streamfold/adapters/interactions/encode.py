@@ -13,7 +13,7 @@ from ..encoding_report import EncodingReport
 if TYPE_CHECKING:
     from ...requests import Request
 
-_KEPT = ("steps", "interaction_id", "continuation_token")  # extras of an answer that this module knows
+_KEPT = ("steps", "interaction_id", "continuation_token")  # extras of a response that requests use
 
 
 def encode_steps(messages: Sequence[tuple[int, Message]], request: Request) -> list[dict[str, Any]]:

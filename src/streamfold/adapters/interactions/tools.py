@@ -72,7 +72,7 @@ def tool_choice(request: Request) -> str | dict[str, Any] | None:
         case AllowedTools(names, mode):
             return {"allowed_tools": {"mode": "any" if mode == "required" else "validated", "tools": list(names)}}
         case _ if any(tool.strict for tool in request.tools):
-            return "validated"  # as "auto", with the arguments held to their schemas
+            return "validated"  # as "auto", but arguments follow the tools' schemas
     return None
 
 
