@@ -103,7 +103,7 @@ class ReplayedResponse:
         connection.
         """
         if self.status is None:
-            raise hung_up()
+            raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
         return httpx.Response(self.status, headers=dict(self.headers), stream=_ReplayedBody(self), request=request)
 
 
@@ -324,9 +324,13 @@ class _StepBody(httpx.AsyncByteStream):
             self.ending = step.ending
             if step.data:
                 return step.data
-        if self.ending != "end":
-            raise broken_off(self.ending)
-        raise StopAsyncIteration
+        if self.ending == "end":
+            raise StopAsyncIteration
+        if self.ending == "reset":
+            raise httpx.ReadError("connection reset by peer")
+        raise httpx.RemoteProtocolError(
+            "peer closed connection without sending complete message body (incomplete chunked read)"
+        )
 
     async def aclose(self) -> None:
         self.closed = True
@@ -354,20 +358,6 @@ async def wait(seconds: float) -> None:
     await anyio.sleep(seconds)
 
 
-def hung_up() -> httpx.HTTPError:
-    """Returns the exception that httpx raises if the server closes a connection before it responds."""
-    return httpx.RemoteProtocolError("Server disconnected without sending a response.")
-
-
-def broken_off(ending: Ending) -> httpx.HTTPError:
-    """Returns the exception that httpx raises for a body that ends in this way."""
-    if ending == "reset":
-        return httpx.ReadError("connection reset by peer")
-    return httpx.RemoteProtocolError(
-        "peer closed connection without sending complete message body (incomplete chunked read)"
-    )
-
-
 class FaultTransport(httpx.AsyncBaseTransport):
     """Injects faults into the responses of another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
 
@@ -385,11 +375,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends the request unless a fault replaces the response. Applies the faults to the response."""
         injection = self._injector.next()
-        if isinstance(injection.replacement, status):
-            fault = injection.replacement
-            return httpx.Response(fault.code, headers=dict(fault.headers), content=fault.content)
         if injection.replacement is not None:
-            raise hung_up()
+            return _replacement(injection).respond(request)
         request.headers["Accept-Encoding"] = "identity"
         if injection.delay:
             await wait(injection.delay)
