@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..public_names import import_later, set_public_module
 from .api_calls import call_api, json_reader
-from .endpoint import Endpoint
+from .endpoint import Endpoint, requests_of
 from .fallback import Fallback
 from .hooks import Hooks, RequestInfo, read_hooks
 from .network_stream import reserving_parts
 from .prepared_call import Preview
 from .provider import Provider
-from .rejected_options import OptionRestriction, option_restriction, requests_of, with_restrictions
+from .rejected_options import OptionRestriction, option_restriction, with_restrictions
 from .retry_backoff import Backoff, retry_delay
 
 if TYPE_CHECKING:

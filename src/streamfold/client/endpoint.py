@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from functools import partial
 from hashlib import sha256
@@ -22,7 +24,7 @@ from ..types import Timeouts
 from ..urls import shown_url
 from .costs import ModelPrices
 from .hooks import Hooks, RequestInfo
-from .rejected_options import RestrictionCache, current_owner
+from .rejected_options import RestrictionCache
 
 if TYPE_CHECKING:
     from ..limits import RateLimiter
@@ -39,6 +41,23 @@ _OF_ONE_REQUEST = re.compile(
     r"(?:^|-)(?:trace\w*|span|baggage|request|correlation|idempotency|retry|timestamp|date)(?:-|$)", re.IGNORECASE
 )
 _MOST_MODELS = 100  # their names come from callers, those of a gateway included
+
+_owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
+
+
+@contextmanager
+def requests_of(owner: str) -> Iterator[None]:
+    """Sets the owner of the requests that are prepared inside this block. Options that the server rejects are
+    remembered only for this owner.
+
+    Args:
+        owner: the name of the owner, such as the id of a gateway key. "" means that the API key identifies the owner.
+    """
+    token = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
 
 
 class ServedModel(NamedTuple):
@@ -176,7 +195,7 @@ class Endpoint:
 
         The name is the argument of `requests_of`, otherwise a digest of the API key.
         """
-        if owner := current_owner():
+        if owner := _owner.get():
             return owner
         try:
             key = self.resolved().key
@@ -202,7 +221,7 @@ class Endpoint:
             named = sorted((headers if own.has_key else headers | endpoint.identity()).items())
         except ConfigError:  # sending the request says so
             url = shown_url(self.profile.base_url)
-        return sha256(repr((current_owner(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
+        return sha256(repr((_owner.get(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 
     def request_info(self, path: str, request: Request, api: str | None = None) -> RequestInfo:
         """Returns the `RequestInfo` that hooks receive for a request to this URL path.

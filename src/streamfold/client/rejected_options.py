@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
@@ -236,27 +234,6 @@ _MOST_SCHEMAS = 1000  # of one pair
 _MOST_TURNS = 10_000  # of one pair
 _NUMBERS = ("temperature", "top_p", "max_output_tokens", "stop", "seed", "compact_threshold", "response_format")
 _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
-
-_owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
-
-
-@contextmanager
-def requests_of(owner: str) -> Iterator[None]:
-    """Sets the owner of the requests that are prepared inside this block. Options that the server rejects are
-    remembered only for this owner.
-
-    Args:
-        owner: the name of the owner, such as the id of a gateway key. "" means that the API key identifies the owner.
-    """
-    token = _owner.set(owner)
-    try:
-        yield
-    finally:
-        _owner.reset(token)
-
-
-def current_owner() -> str:
-    return _owner.get()
 
 
 def combination_of(request: Request) -> Combination:
