@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,10 +121,7 @@ def chat(
     """Send a question to a model and stream the answer."""
     with reported_errors(as_json, ERROR_LINE):
         options = _options(tool_choice, temperature, max_output_tokens)
-        spec = one_provider(provider)
-        parts = [image(source) for source in images or ()]
-        opening = [system(system_prompt)] if system_prompt else []
-        messages = [*opening, user(_question(prompt, bool(parts)), *parts)]
+        spec, messages = one_provider(provider), _messages(prompt, system_prompt, images or ())
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
         screen = renderer_for(as_json)
 
@@ -158,9 +155,7 @@ def record(
     A failed answer is saved, but never over an existing recording.
     """
     with reported_errors(as_json, ERROR_LINE):
-        options = _options(tool_choice, temperature, max_output_tokens)
-        opening = [system(system_prompt)] if system_prompt else []
-        messages = [*opening, user(_question(prompt, False))]
+        options, messages = _options(tool_choice, temperature, max_output_tokens), _messages(prompt, system_prompt)
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
         screen = renderer_for(as_json)
 
@@ -173,8 +168,8 @@ def record(
         anyio.run(ask)
 
 
-def _question(prompt: str | None, has_parts: bool) -> str:
-    text = prompt
+def _messages(prompt: str | None, system_prompt: str | None, images: Sequence[str] = ()) -> list[Message]:
+    text, parts = prompt, [image(source) for source in images]
     if prompt == "-" or (prompt is None and sys.stdin is not None and not sys.stdin.isatty()):
         try:
             text = sys.stdin.buffer.read().decode("utf-8-sig")
@@ -182,9 +177,9 @@ def _question(prompt: str | None, has_parts: bool) -> str:
             raise ConfigError(f"standard input is not UTF-8: {exc}") from exc
     if text is None:
         raise ConfigError('the question is missing: write streamfold chat "...", or pipe the question into the command')
-    if not text.strip() and not has_parts:
+    if not text.strip() and not parts:
         raise ConfigError("no question: " + ("standard input" if text is not prompt else "the text") + " is empty")
-    return text
+    return [*([system(system_prompt)] if system_prompt else ()), user(text, *parts)]
 
 
 def _options(tool_choice: str, temperature: float | None, max_output_tokens: int | None) -> dict[str, Any]:

@@ -61,7 +61,10 @@ def show(
             continue
         if spec is not None:
             print_status("\n" * bool(number) + f"[{toml_path(('providers', spec))}]")
-        _print(values)
+        lines = [f"{value.key} = {value.shown}" for value in values]
+        width = min(max(map(len, lines), default=0), 60)
+        for line, value in zip(lines, values, strict=True):
+            print_status(f"{line:{width}}  # {value.source}")
 
 
 _RETIREMENT_DAYS = 90
@@ -86,12 +89,8 @@ def check(
         config = read_config(file)
         problems = [*config_problems(config), *_unpriced_budgets(config)]
         if stores := stores_in_process(config):
-            notes = [
-                (
-                    f"these stores lose their content when the process ends: {', '.join(stores)} (use"
-                    " sqlite:///PATH to keep it)"
-                )
-            ]
+            what = f"these stores lose their content when the process ends: {', '.join(stores)}"
+            notes = [f"{what} (use sqlite:///PATH to keep it)"]
         notes += retiring_models(config, _RETIREMENT_DAYS)
     except ConfigError as error:
         problems = [str(error)]
@@ -189,13 +188,6 @@ def _default(config: Config) -> EffectiveValue:
     except ConfigError as error:
         return EffectiveValue("default", "none", str(error))
     return EffectiveValue("default", json.dumps(spec, ensure_ascii=False), origin)
-
-
-def _print(values: list[EffectiveValue]) -> None:
-    lines = [f"{value.key} = {value.shown}" for value in values]
-    width = min(max(map(len, lines), default=0), 60)
-    for line, value in zip(lines, values, strict=True):
-        print_status(f"{line:{width}}  # {value.source}")
 
 
 _STYLES = {"yes": "green", "no": "red", "unknown": "dim"}

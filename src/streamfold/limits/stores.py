@@ -70,13 +70,11 @@ class MemoryLimitStore(LimitStore):
 
     def apply(self, name: str, batch: Batch) -> BatchAnswer:
         with self._lock:
-            if not batch.number:
-                return apply(self._states.setdefault(name, {}), self._clock(), batch)
-            key = (name, batch.holder)
-            number, answer = self._batches.get(key, (0, None))
-            if answer is None or number < batch.number:
+            number, answer = self._batches.get((name, batch.holder), (0, None))
+            if answer is None or not batch.number or number < batch.number:
                 answer = apply(self._states.setdefault(name, {}), self._clock(), batch)
-                self._batches[key] = batch.number, answer
+                if batch.number:
+                    self._batches[name, batch.holder] = batch.number, answer
             return answer
 
     def close(self) -> None:

@@ -37,7 +37,6 @@ _PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match  # without an extensi
 _LONGEST_HEAD = 100 * 1024  # what httpcore accepts
 _LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
 _SMALL = 2048  # bytes of a chunk: to copy a larger one takes longer
-_FIRST_PRINTABLE = 0x21
 KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's default
 
 
@@ -108,7 +107,7 @@ class ResponseFraming:
         """
         if b"\0" in head:
             raise MalformedHead("it contains a NUL character")
-        if head and head[0] < _FIRST_PRINTABLE:
+        if head and head[0] <= ord(" "):
             raise MalformedHead(f"it does not begin with a status line: {head[:20]!r}")
         if len(head) > _LONGEST_HEAD:
             raise MalformedHead(f"the head has more than {_LONGEST_HEAD} bytes")

@@ -17,7 +17,6 @@ from .cloud_auth import Signer
 from .redaction import Redactor
 from .transport_errors import is_network_error
 
-_HIGHEST_PORT = 65535
 _MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 
@@ -88,7 +87,7 @@ class _RedactedURL(httpx.URL):
 def _parsed_url(text: str) -> httpx.URL | None:
     try:
         url = httpx.URL(text)
-        usable = bool(url.host) and (url.port is None or url.port <= _HIGHEST_PORT)  # decodes the host
+        usable = bool(url.host) and (url.port is None or url.port <= 65535)  # decodes the host
     except (httpx.InvalidURL, ValueError):  # ValueError: a host that is not valid IDNA
         return None
     return url if usable else None

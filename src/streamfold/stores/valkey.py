@@ -78,11 +78,10 @@ for i = 9, #ARGV, 3 do
     if ARGV[7] == '1' and used(owner, ARGV[i])
         and redis.call('HEXISTS', record(owner, ARGV[i]), ARGV[i + 1]) == 1 then return 0 end
 end
-local function forget(id)
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do
     local owner, key = string.match(id, '^([^:]*):(.*)$')
     drop(owner, key)
 end
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'used', '-inf', '(' .. (now - age))) do forget(id) end
 if type(written) == 'table' then return written end
 if not evicts then
     local number, size, seen = redis.call('ZCARD', P .. 'used'), tonumber(redis.call('GET', P .. 'size') or 0), {}

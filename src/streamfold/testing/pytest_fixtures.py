@@ -109,7 +109,13 @@ class ReplayFixture:
         __tracebackhide__ = True
         missing = [name for name in names if self._folder_of(name) is None]
         if provider is not None and (self._record == "all" or (self._record == "once" and missing)):
-            made: ProviderDouble = self._recording(names, provider, overrides)
+            if len(names) != 1:
+                raise ConfigError(
+                    "a conversation is recorded under one name, its later responses as NAME-2, NAME-3: pass one of"
+                    f" {', '.join(names) or 'none'}, or create a model for each"
+                )
+            folder = self._folder_of(names[0]) or self.folders[0]
+            made: ProviderDouble = RecordingProvider(folder, names[0], provider, overrides)
         else:
             read = [recording for name in names for recording in self._find(name, provider)]
             every = [*self._faults, *faults]
@@ -141,16 +147,6 @@ class ReplayFixture:
         """Saves the new recordings. Returns a message for each recording that could not be saved."""
         kept = [provider.keep() for provider in self.providers if isinstance(provider, RecordingProvider)]
         return [problem for problem in kept if problem is not None]
-
-    def _recording(
-        self, names: tuple[str, ...], provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
-    ) -> RecordingProvider:
-        if len(names) != 1:
-            raise ConfigError(
-                "a conversation is recorded under one name, its later responses as NAME-2, NAME-3: pass one of"
-                f" {', '.join(names) or 'none'}, or create a model for each"
-            )
-        return RecordingProvider(self._folder_of(names[0]) or self.folders[0], names[0], provider, overrides)
 
     def _folder_of(self, name: str) -> Path | None:
         return next((folder for folder in self.folders if (folder / f"{name}.sse").is_file()), None)

@@ -38,10 +38,6 @@ _KINDS: dict[str, Callable[[str], Delta]] = {"say": TextDelta, "think": Reasonin
 _ENDS = ("stop", "tool_calls", "length", "content_filter")
 
 
-def _plain_error(info: ErrorInfo) -> dict[str, Any]:
-    return openai_error_body(replace(info, status=None))
-
-
 @dataclass(frozen=True, slots=True)
 class _Format:
     """The properties of a wire format that a script's serializer needs.
@@ -58,7 +54,7 @@ class _Format:
 
     serializer: Callable[..., StreamSerializer]
     prefix: str
-    error: Callable[[ErrorInfo], dict[str, Any]] = _plain_error
+    error: Callable[[ErrorInfo], dict[str, Any]] = lambda info: openai_error_body(replace(info, status=None))
     reasons: Collection[str] | None = None
     refusals: bool = True
     signs: Literal["thinking", "first call", "thought step"] | None = None
@@ -143,8 +139,14 @@ class ScriptSerializer:
                     self._serializer.feed(replace(step, total_tokens=before + after))
                 case Usage():
                     self._serializer.feed(step)
+                case Fail(how="event"):
+                    yield wait, self._serializer.feed(Failure(_info(step)))
+                    return
+                case Fail(how="garbage"):
+                    yield wait, b"data: {" + json.dumps(step.message).encode() + b"\n\n"
+                    return
                 case Fail():
-                    yield wait, self._failed(step)
+                    yield wait, comment("nothing more")  # the end of the body comes after it
                     return
             for piece in filter(None, pieces):
                 yield wait, piece
@@ -172,15 +174,6 @@ class ScriptSerializer:
         elif own is not None or reason != "unknown":
             self._serializer.feed(Finish("unknown", reason))  # so that the word itself is written
         return self._serializer.finish()
-
-    def _failed(self, step: Fail) -> bytes:
-        match step.how:
-            case "event":
-                return self._serializer.feed(Failure(_info(step)))
-            case "garbage":
-                return b"data: {" + json.dumps(step.message).encode() + b"\n\n"
-            case _:
-                return comment("nothing more")  # the end of the body comes after it
 
 
 def _format(adapter: str) -> _Format:
@@ -262,7 +255,11 @@ class ScriptedProvider(ProviderDouble):
             raise ScriptError(problem)
         try:
             steps = self._for_schema(read_answer(turn(sent) if callable(turn) else turn), parsed)
-            played = self._played(steps, sent.model, number, self._adapter_of(sent.model, request.url.path), sent.body)
+            # At an endpoint with two APIs, the request may be for either API.
+            adapter, path = self.profile.adapter_of(sent.model), request.url.path
+            if not find_adapter(adapter)().handles_path(path):
+                adapter = adapter_by_path(path) or adapter
+            played = self._played(steps, sent.model, number, adapter, sent.body)
         except ConfigError as exc:  # an application might handle a StreamfoldError as a failure of its provider
             self._problems.append(f"turn {number} can't be played: {exc}")
             raise ScriptError(self._problems[-1]) from exc
@@ -286,13 +283,6 @@ class ScriptedProvider(ProviderDouble):
         ending: Ending = "cut" if last is not None and last.how == "broken" else "end"
         headers = {"content-type": "text/event-stream", "x-request-id": f"scripted-{number}"}
         return ReplayedResponse(0.0, 200, headers, iter([*written, BodyStep(0.0, b"", ending)]))
-
-    def _adapter_of(self, model: str, path: str) -> str:
-        """Returns the wire format of a request, by its path. At an endpoint with two APIs, the request may be for
-        either API.
-        """
-        usual = self.profile.adapter_of(model)
-        return usual if find_adapter(usual)().handles_path(path) else adapter_by_path(path) or usual
 
     def _for_schema(self, steps: list[Step], parsed: Request) -> list[Step]:
         if parsed.options.response_format is None:
