@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,12 +48,17 @@ _DEMO = (
 
 
 async def _show(
-    screen: Renderer, provider: Provider, messages: list[Message], tools: list[Any], options: dict[str, Any]
+    screen: Renderer,
+    opened: AbstractAsyncContextManager[Provider],
+    messages: list[Message],
+    tools: list[Any],
+    options: dict[str, Any],
 ) -> None:
-    async with provider.chat_stream(messages, tools, **options) as stream:
-        async for chunk in stream:
-            screen.chunk(chunk)
-    screen.end(stream.reply)
+    async with opened as provider:
+        async with provider.chat_stream(messages, tools, **options) as stream:
+            async for chunk in stream:
+                screen.chunk(chunk)
+        screen.end(stream.reply)
 
 
 @asynccontextmanager
@@ -89,11 +94,9 @@ async def _demo(screen: Renderer, as_json: bool, speed: float) -> None:
 
     target = console()
     recordings = [find_recording(name) for name, _ in _DEMO]
-    async with (
-        serve_replay(recordings, speed=speed) as base_url,
-        Provider.from_config({"name": "demo", "base_url": base_url}) as provider,
-    ):
+    async with serve_replay(recordings, speed=speed) as base_url:
         for name, question in _DEMO:
+            provider = Provider.from_config({"name": "demo", "base_url": base_url})
             if not as_json:
                 target.print(Text(f"> {question}", "bold"), soft_wrap=True)
             await _show(screen, provider, [user(question)], [], {"model": name})
@@ -123,13 +126,8 @@ def chat(
         options = _options(tool_choice, temperature, max_output_tokens)
         spec, messages = one_provider(provider), _messages(prompt, system_prompt, images or ())
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
-        screen = renderer_for(as_json)
-
-        async def ask() -> None:
-            async with Provider.from_config(spec, config=config, **given) as asked:
-                await _show(screen, asked, messages, tools, options)
-
-        anyio.run(ask)
+        opened = Provider.from_config(spec, config=config, **given)
+        anyio.run(_show, renderer_for(as_json), opened, messages, tools, options)
 
 
 def record(
@@ -157,15 +155,8 @@ def record(
     with reported_errors(as_json, ERROR_LINE):
         options, messages = _options(tool_choice, temperature, max_output_tokens), _messages(prompt, system_prompt)
         tools, given = _read_tools(tool_file), _given(base_url=base_url, model=model)
-        screen = renderer_for(as_json)
-
         profile = load_profile(one_provider(provider), {"max_retries": 0, **given}, config)
-
-        async def ask() -> None:
-            async with _recorded(profile, directory, name) as asked:
-                await _show(screen, asked, messages, tools, options)
-
-        anyio.run(ask)
+        anyio.run(_show, renderer_for(as_json), _recorded(profile, directory, name), messages, tools, options)
 
 
 def _messages(prompt: str | None, system_prompt: str | None, images: Sequence[str] = ()) -> list[Message]:
