@@ -69,8 +69,14 @@ class Provider(BaseChatModel):
             check_model(profile, "Provider()")
             raise ConfigError(f"Provider() needs a Profile, not {type(profile).__name__}")
         self.profile = profile
-        self.turn_cache = _open_turn_cache(profile.resolve().turn_cache if turn_cache is None else turn_cache)
         self._owns_turn_cache = isinstance(turn_cache, str | bool | None)
+        self.turn_cache: TurnCache | None = None
+        if turn_cache is None:
+            turn_cache = profile.resolve().turn_cache
+        if turn_cache is not False:
+            from ..turn_cache import read_turn_cache
+
+            self.turn_cache = read_turn_cache(turn_cache)
         self.hooks = read_hooks(hooks)
         self.fallbacks = tuple(fallbacks)
         self._endpoint = Endpoint(profile, http_client, self.hooks)
@@ -318,14 +324,6 @@ class Provider(BaseChatModel):
     def _stream(self, arguments: ChatParams) -> ChatStream:
         model = self._fallback or self._own
         return model._stream(arguments) if self.turn_cache is None else self.turn_cache.chat_stream(model, arguments)
-
-
-def _open_turn_cache(given: TurnCache | TurnStore | str | bool | None) -> TurnCache | None:
-    if given is None or given is False:
-        return None
-    from ..turn_cache import read_turn_cache
-
-    return read_turn_cache(given)
 
 
 class _OwnModel(BaseChatModel):
