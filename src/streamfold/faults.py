@@ -103,10 +103,7 @@ class Insert:
         self._met = False
 
     def feed(self, step: BodyStep) -> Iterator[BodyStep]:
-        if self._met:
-            yield step
-            return
-        place = self._place(step.data)
+        place = None if self._met else self._place(step.data)
         if place is None:
             yield step
             return

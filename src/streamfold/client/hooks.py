@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -135,17 +135,15 @@ class Notifier:
 
         return tap if wanted else None
 
-    def sending(self) -> AbstractContextManager[None]:
-        """Returns a context manager that enters the contexts of all `sending` hooks. Their exceptions are logged."""
-        wanted = [hooks.sending for hooks in self._hooks if hooks.sending is not None]
-        return self._sending(wanted) if wanted else nullcontext()
-
     @contextmanager
-    def _sending(self, wanted: list[Callable[[RequestInfo], AbstractContextManager[object]]]) -> Iterator[None]:
+    def sending(self) -> Iterator[None]:
+        """Returns a context manager that enters the contexts of all `sending` hooks. Their exceptions are logged."""
         entered: list[AbstractContextManager[object]] = []
-        for hook in wanted:
+        for hooks in self._hooks:
+            if hooks.sending is None:
+                continue
             with _logged_failure(self.info, "sending"):
-                around = hook(self.info)
+                around = hooks.sending(self.info)
                 around.__enter__()
                 entered.append(around)
         try:

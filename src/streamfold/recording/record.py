@@ -76,7 +76,7 @@ class Capture(httpx.AsyncByteStream):
         self.pieces: list[tuple[float, bytes]] = []
         self.ended, self.broken = "", False
         self._stream = response.stream
-        self._chunks: AsyncIterator[bytes] | None = None
+        self._chunks = aiter(response.stream)
         self._last = anyio.current_time()
         self._save: Callable[[Capture], None] | None = save
 
@@ -84,8 +84,6 @@ class Capture(httpx.AsyncByteStream):
         return self
 
     async def __anext__(self) -> bytes:
-        if self._chunks is None:
-            self._chunks = aiter(self._stream)
         try:
             piece = await anext(self._chunks)
             await anyio.lowlevel.checkpoint_if_cancelled()  # a body in memory never waits
