@@ -14,14 +14,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 from ..errors import BudgetExceededError, LimitReachedError, LimitStoreError, failed_before_answer
 from ..public_names import set_public_module
 from ..requests import estimated_tokens, text_tokens
-from .rate_limiter import (
-    RateLimiter,
-    Reservation,
-    account_digest,
-    count_memory_in,
-    open_limit_store,
-    provider_limiter,
-)
+from .rate_limiter import RateLimiter, Reservation, account_digest, count_memory_in, open_limit_store, provider_limiter
 from .sqlite import SQLiteLimitStore
 from .store_connection import SharedLimitStore
 from .stores import LimitStore, MemoryLimitStore, check_number

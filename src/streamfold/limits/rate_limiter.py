@@ -14,14 +14,7 @@ from typing import Literal, Self
 import anyio
 
 from ..config import Profile, RateLimitSettings, read_settings, store_place, store_url
-from ..errors import (
-    APIError,
-    BudgetExceededError,
-    ConfigError,
-    LimitReachedError,
-    failed_before_answer,
-    is_rate_limit,
-)
+from ..errors import APIError, BudgetExceededError, ConfigError, LimitReachedError, failed_before_answer, is_rate_limit
 from ..net import Interrupted, run_within
 from ..types import Cost, RateLimit, Usage
 from .adaptive_rate import FIRST_RATE, rates_from_headers

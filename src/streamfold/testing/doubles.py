@@ -23,15 +23,7 @@ from ..config import Profile, ProviderConfig, load_profile
 from ..errors import ConfigError
 from ..faults import Fault
 from ..net import make_client
-from ..recording import (
-    Match,
-    Recording,
-    RecordingDraft,
-    ReplayTransport,
-    Speed,
-    load_source,
-    recording_client,
-)
+from ..recording import Match, Recording, RecordingDraft, ReplayTransport, Speed, load_source, recording_client
 from ..requests import Capabilities, ChatOptions, Options, Request
 from ..types import Message, Messages, ReadToolChoice, StreamChunk, Tool, ToolChoice, ToolLike
 
