@@ -20,7 +20,7 @@ from folding import DONE, event, fin, text
 from streamfold import APIError, APITimeoutError, ConfigError, Fallback, NotConfiguredError, Provider, RateLimitError
 from streamfold.config import effective_values, read_config, read_profile
 from streamfold.limits import BudgetExceededError, LimitReachedError, MemoryLimitStore, RateLimiter
-from streamfold.limits.limit_state import Batch
+from streamfold.limits.limit_state import Batch, BatchAnswer, Reserve
 from streamfold.middleware import forward
 from streamfold.types import ChatParams
 
@@ -232,6 +232,42 @@ async def test_a_wait_ends_when_the_stream_is_closed() -> None:
 
 
 @pytest.mark.slow
+class NotedStore(MemoryLimitStore):
+    """Notes the number of accepted requests that each reservation reports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accepted: list[int] = []
+
+    def apply(self, name: str, batch: Batch) -> BatchAnswer:
+        self.accepted += [each.accepted for each in batch.operations if isinstance(each, Reserve)]
+        return super().apply(name, batch)
+
+
+async def test_a_request_that_is_left_was_not_accepted() -> None:
+    """A stream that is closed before the response has begun doesn't raise the adaptive rate."""
+    sent = anyio.Event()
+
+    async def never(request: httpx.Request) -> httpx.Response:
+        sent.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    store = NotedStore()
+    limiter = RateLimiter("left", adapt=True, store=store)
+    client = httpx.AsyncClient(transport=httpx.MockTransport(never))
+    settings = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "api_key": "geheim"}
+    async with Provider.from_config(settings, http_client=client).with_limiter(limiter) as provider:
+        stream = provider.chat_stream("Hello")
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(anext, stream, None))
+            await sent.wait()
+            await stream.aclose()
+    async with limiter.reserve():
+        pass
+    assert store.accepted == [0, 0]
+
+
 async def test_too_many_requests_cost_no_retry() -> None:
     """The request waits as long as the server says, together with all others of the same key."""
     refused = (429, TOO_MANY, {"retry-after-ms": "30"})

@@ -207,7 +207,8 @@ class RetryLoop:
                 with self._notifier.sending():
                     await exchange.open()
                 self.headers_after = self.elapsed()
-                self.lease.answered(exchange.rate_limit)
+                if not self.closed:
+                    self.lease.answered(exchange.rate_limit)
                 return await read(exchange)
             except APIError as error:
                 await exchange.aclose()
