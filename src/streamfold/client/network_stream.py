@@ -86,7 +86,7 @@ class AnswerReader:
     ) -> None:
         self._call = call
         self._exchange = exchange
-        self._decoder = decoder
+        self.decoder = decoder
         self._attempts = attempts
         self._tap = tap
         self._received = received
@@ -97,17 +97,13 @@ class AnswerReader:
         self._broke: APIConnectionError | None = None
         self._finished_body: bytes | None = None  # of an answer that was fetched in one piece, and not read yet
 
-    @property
-    def reply(self) -> Reply:
-        return self._decoder.reply
-
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
         """Appends this response to an answer that has earlier parts. Returns the chunks that have already arrived.
 
         Args:
             decoder: the decoder of the answer. It has decoded the earlier parts.
         """
-        part, self._decoder, self._has_delivered = self._decoder, decoder, True
+        part, self.decoder, self._has_delivered = self.decoder, decoder, True
         received, self._received = self._received or [], None
         chunks = decoder.next_part()
         for data in received:
@@ -126,7 +122,7 @@ class AnswerReader:
         Raises:
             APIError: the connection broke, a timeout expired, or the answer is invalid.
         """
-        decoder = self._decoder
+        decoder = self.decoder
         while not decoder.done:
             exchange = self._exchange
             try:
@@ -164,17 +160,17 @@ class AnswerReader:
         while batch and not batch[-1].finished:  # streamed all the same
             more = await self.next_batch()
             if not more:
-                return batch if self._decoder.part_ended else []
+                return batch if self.decoder.part_ended else []
             batch = [*batch, *more]
         return batch
 
     async def drain(self) -> None:
         """Reads the bytes that follow the end of the answer. Does nothing if the program stopped the answer."""
-        if not self._decoder.stopped:
+        if not self.decoder.stopped:
             await self._exchange.drain()
 
     async def _reconnected(self, error: APIConnectionError) -> bool:
-        place = self._decoder.broken_off_at
+        place = self.decoder.broken_off_at
         if place is None:
             return False
         answer_id, after = place
@@ -196,7 +192,7 @@ class AnswerReader:
             except APIError:
                 return False  # the error that broke the stream says more
         self._reads_whole = whole
-        self._decoder.resume(whole=whole)
+        self.decoder.resume(whole=whole)
         return True
 
     async def _fetch_finished(self, request: HTTPRequest) -> None:
@@ -213,7 +209,7 @@ class AnswerReader:
             pause = min(2 * pause, _LONGEST_POLL)
 
     def _rest(self) -> list[StreamChunk]:
-        decoder, error = self._decoder, self._broke
+        decoder, error = self.decoder, self._broke
         interrupted = error.message if error else None
         delivers = self._has_delivered or self._call.is_whole
         if delivers and not decoder.done and (chunks := decoder.end(interrupted=interrupted)):
@@ -304,7 +300,8 @@ class NetworkStream:
                     batch, self._received = reader.continue_answer(self._decoder), None
                     if not (batch or self._decoder.part_ended):
                         batch = await reader.next_batch()
-                if batch or (self._decoder is not None and self._decoder.part_ended):
+                decoder = reader.decoder
+                if batch or decoder.part_ended:
                     self._call.accepted()
                 if batch and first_chunk is None:
                     first_chunk = self._attempts.elapsed()
@@ -312,14 +309,14 @@ class NetworkStream:
                 while batch and not batch[-1].finished:
                     yield batch
                     batch = await reader.next_batch()
-                if not batch and self._decoder is not None and self._decoder.part_ended:
+                if not batch and decoder.part_ended:
                     await reader.drain()
-                    batch = await self._continue(self._decoder)
+                    batch = await self._continue(decoder)
                     if not batch:
                         continue
                 if batch:
                     timing = Timing(headers_after, first_chunk, self._attempts.elapsed())
-                    self.reply = self._complete(reader.reply, exchange, timing)
+                    self.reply = self._complete(decoder, exchange, timing)
                     self._notifier.notify("on_finish", self.reply)
                     yield batch
                     await reader.drain()
@@ -390,11 +387,12 @@ class NetworkStream:
     def _part(self, decoder: StreamDecoder) -> Reply:
         return replace(decoder.part(), pricing=self._call.pricing)
 
-    def _complete(self, reply: Reply, exchange: Exchange, timing: Timing) -> Reply:
+    def _complete(self, decoder: StreamDecoder, exchange: Exchange, timing: Timing) -> Reply:
+        reply = decoder.reply
         self._call.complete(reply, (*self._earlier_warnings, *exchange.warnings))
         reply.request_id, reply.rate_limit, reply.timing = exchange.request_id, exchange.rate_limit, timing
         reply.attempts = tuple(self._attempts.failed)
-        part = self._part(self._decoder) if self._continuations and self._decoder is not None else reply
+        part = self._part(decoder) if self._continuations else reply
         reply.warnings += self._charge(part, reply)
         return reply
 

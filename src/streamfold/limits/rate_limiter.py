@@ -330,19 +330,17 @@ class RateLimiter:
         self._stated, self._stated_tokens = rate or self._stated, token_rate or self._stated_tokens
 
     def _reached(self, grant: Grant) -> LimitReachedError:
-        text = f"{self._reason(grant)}; nothing was sent"
-        return LimitReachedError(text, retry_after=grant.wait, provider=self.label)
-
-    def _reason(self, grant: Grant) -> str:
         if grant.reason == "slots":
-            return f"the limit of {self._slots} parallel requests is reached"
-        if grant.reason == "reserved":
-            return "requests in flight have reserved the rest of today's budget"
-        if grant.reason == "rest":
-            return f"the server requested a pause, which ends in {grant.wait:.0f} s"
-        rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
-        text = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
-        return f"the limit of {text or 'requests'} is reached"
+            what = f"the limit of {self._slots} parallel requests is reached"
+        elif grant.reason == "reserved":
+            what = "requests in flight have reserved the rest of today's budget"
+        elif grant.reason == "rest":
+            what = f"the server requested a pause, which ends in {grant.wait:.0f} s"
+        else:
+            rates = {"requests": self._rate or self._stated, "tokens": self._token_rate or self._stated_tokens}
+            limits = " and ".join(f"{rate * 60:g} {of} per minute" for of, rate in rates.items() if rate)
+            what = f"the limit of {limits or 'requests'} is reached"
+        return LimitReachedError(f"{what}; nothing was sent", retry_after=grant.wait, provider=self.label)
 
     def _spent_error(self, grant: Grant) -> BudgetExceededError:
         day = datetime.fromtimestamp((grant.day + 1) * DAY, UTC)
