@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -16,16 +16,6 @@ from ..types import Reply, StreamChunk, ToolCall
 
 _MEMBERS = ("delta", "tool_calls", "finished", "reasoning", "finish_reason", "usage")
 ERROR_LINE = {"delta": "", "finished": False}  # the members that every line has, an error's too
-
-
-class Renderer(Protocol):
-    """Prints an answer."""
-
-    def chunk(self, chunk: StreamChunk) -> None:
-        """Prints a chunk."""
-
-    def end(self, reply: Reply) -> None:
-        """Prints the end of the answer: tool calls, warnings and token counts."""
 
 
 class JSONLinesRenderer:
@@ -126,6 +116,9 @@ class TextRenderer:
             row = (Text(escape_control_characters(call.id), "dim"), Text(escape_control_characters(call.name), "bold"))
             table.add_row(*row, Text(arguments, "red" if call.error else ""))
         self._answer.print(table)
+
+
+Renderer: TypeAlias = JSONLinesRenderer | TextRenderer
 
 
 def renderer_for(as_json: bool, *, everything: bool = False) -> Renderer:

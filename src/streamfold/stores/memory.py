@@ -70,7 +70,12 @@ class MemoryStore:
                 return False
         if not self._retention.evicts:
             self._expire()
-            if self._would_overflow(owner, records):
+            entries, size = self._entries, self._size
+            for name, parts in records.items():
+                record = self._record(owner, name)
+                entries += record is None
+                size += (record or _Record(0.0)).growth(parts) + (0 if record else len(name))
+            if entries > self._retention.entries or size > self._retention.size:
                 raise full(self)
         for name, parts in records.items():
             self._add(owner, name, parts, self._clock() + ahead)
@@ -169,14 +174,6 @@ class MemoryStore:
         self._entries -= 1
         if not kept.records:
             del self._owners[owner]
-
-    def _would_overflow(self, owner: str, records: Mapping[str, Mapping[str, bytes]]) -> bool:
-        entries, size = self._entries, self._size
-        for name, parts in records.items():
-            record = self._record(owner, name)
-            entries += record is None
-            size += (record or _Record(0.0)).growth(parts) + (0 if record else len(name))
-        return entries > self._retention.entries or size > self._retention.size
 
     def _expire(self) -> None:
         now, age = self._clock(), self._retention.age
