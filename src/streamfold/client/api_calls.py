@@ -32,10 +32,10 @@ async def call_api(
     limits: Limits | None = None,
     max_retries: int | None = None,
 ) -> T:
-    """Sends a request to an endpoint, and returns what the function `read` returns for the response.
+    """Sends an HTTP request to the provider, and returns the result of the function `read` for the response.
 
     Args:
-        timeouts, limits, max_retries: None uses the configured values.
+        timeouts, limits, max_retries: settings for this request. None means the provider's configured setting.
 
     Raises:
         ConfigError: the request can't be sent.
@@ -141,11 +141,11 @@ async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) ->
 
 
 def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable[[Exchange], Awaitable[T]]:
-    """Returns a function that reads a JSON response.
+    """Returns a function that parses a JSON response, for the argument `read` of `call_api`.
 
     Args:
         what: a description of the expected value, for error messages.
-        read: a function that parses the JSON value. It raises ValueError if the value is unexpected.
+        read: a function that converts the JSON value to the result. It raises ValueError if the value is unexpected.
     """
 
     async def read_json(exchange: Exchange) -> T:

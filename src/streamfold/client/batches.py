@@ -29,10 +29,10 @@ _BODY = 2**28  # bytes: an operation of Gemini has all results in it
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """One chat request in a batch. The object also parses the response to this request.
+    """One chat request in a batch of a provider's batch API. The object also parses the response to this chat request.
 
     Attributes:
-        group: requests of different groups must be sent in different batches.
+        group: a text that must be the same for all requests in a batch, such as the model's name.
     """
 
     group: str
@@ -79,10 +79,10 @@ class BatchRequest:
 
 
 class BatchClient:
-    """The batch API of one provider.
+    """A client for a provider's batch API, which answers many chat requests within hours.
 
     Attributes:
-        api: writes the HTTP requests and parses the responses.
+        api: creates the HTTP requests of the batch API, and parses the responses.
         account: a digest of the base URL and the API key. A batch belongs to the account that created it.
 
     Raises:
@@ -99,7 +99,7 @@ class BatchClient:
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:
-        """Creates the batch's request for these chat parameters. Raises ConfigError if the request can't be sent."""
+        """Converts the arguments of `chat` to a request for a batch. Raises ConfigError if the arguments are invalid."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)
@@ -113,7 +113,7 @@ class BatchClient:
         Args:
             what: a description of the expected response, for error messages.
             read: parses the response; raises ValueError if the response is unexpected.
-            max_retries: the maximum number of retries. None uses the configured number.
+            max_retries: the maximum number of retries. None means the provider's configured maximum.
 
         Raises:
             APIError: the HTTP request failed.
@@ -124,7 +124,9 @@ class BatchClient:
         )
 
     async def save(self, call: EndpointRequest, path: Path) -> None:
-        """Writes the response to a file. Raises APIError if the HTTP request failed."""
+        """Sends an HTTP request of the batch API, and writes the response body to a file. Raises APIError if the
+        request failed.
+        """
 
         async def read(exchange: Exchange) -> None:
             async with await anyio.open_file(path, "wb") as file:

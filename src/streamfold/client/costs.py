@@ -60,8 +60,8 @@ class ModelPrices:
 
     @cached_property
     def known(self) -> bool:
-        """True if the configuration or `genai-prices` has the prices, or if the provider reports the cost in its
-        responses.
+        """True if costs can be computed: the configuration or `genai-prices` has the prices, or the provider's
+        responses contain the cost.
         """
         return self.read.reported is not None or ProfilePricing.of(self).cost(Reply(usage=Usage(1, 1, 2))) is not None
 
@@ -77,8 +77,8 @@ class ProfilePricing:
 
     Attributes:
         prices: the prices of the model.
-        asked: the time of the request. Some providers have different prices at different times.
-        partial: True if the answer broke off. The token counts of a partial answer aren't final.
+        asked: the time of the request. Some providers' prices depend on the time of day.
+        partial: True if the answer broke off. The cost is then an estimate, because the token counts aren't final.
         batched: True if the answer came from the batch API, for which providers charge lower prices.
     """
 

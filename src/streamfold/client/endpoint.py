@@ -47,11 +47,12 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """Sets the owner of the requests that are prepared inside this block. Options that the server rejects are
-    remembered only for this owner.
+    """Sets the owner of all requests that are prepared inside the block. If a server rejects an option, streamfold
+    remembers the rejection only for requests of the same owner.
 
     Args:
-        owner: the name of the owner, such as the id of a gateway key. "" means that the API key identifies the owner.
+        owner: the name of a user or tenant, such as the id of a gateway key. With "", requests with the same API key
+            have the same owner.
     """
     token = _owner.set(owner)
     try:
@@ -86,7 +87,7 @@ class Endpoint:
 
     Attributes:
         connections: creates and returns the HTTP client.
-        restrictions: the parts of requests that the server has rejected.
+        restrictions: remembers the parts of requests that the server has rejected.
         prompt_cache: compares a request that uses the provider's prompt cache with earlier requests, to warn about
             cache misses.
         patient: True to retry after a 429 response, False to raise an error instead.
@@ -115,15 +116,17 @@ class Endpoint:
         self._signer: Signer | None = None
 
     def with_limiter(self, limiter: RateLimiter, *, patient: bool) -> Self:
-        """Returns a copy of this endpoint with another rate limiter. Both endpoints share their connections and
-        everything else. The caller must close the limiter.
+        """Returns a copy of this endpoint with another rate limiter, which the caller must close. Both endpoints share
+        their connections and all other state.
         """
         limited = copy(self)
         limited._limiter, limited._open_limiter, limited.patient = limiter, None, patient
         return limited
 
     def prefer_aiohttp(self) -> None:
-        """Uses aiohttp if it is installed and supports the requests, unless the configuration sets `transport`."""
+        """Sends requests with aiohttp if aiohttp is installed and supports the URL, unless the configuration sets
+        `transport`.
+        """
         if "transport" not in self.profile.model_fields_set:
             self.connections.make = partial(_make_preferred_client, self.profile)
 
@@ -131,7 +134,7 @@ class Endpoint:
         """Returns the rate limiter for all requests to this endpoint, or None if no limits are configured.
 
         Raises:
-            ConfigError: the API key or the store of the limits is missing.
+            ConfigError: the API key or the environment variable with the URL of the limits' store isn't set.
         """
         if self._limiter is None and self._open_limiter is not None:
             self._limiter = self._open_limiter()
@@ -166,16 +169,15 @@ class Endpoint:
         return model
 
     def other_api(self, api: str) -> str | None:
-        """Returns OpenAI's other API: "responses" for "chat", and "chat" for "responses".
-
-        Returns None for other APIs. Returns None too if the configuration sets `api` to a fixed API.
+        """Returns the other of OpenAI's two APIs, "chat" and "responses". Returns None for other APIs, or if the
+        configuration chooses one API with the key `api`.
         """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)
 
     def request(self, request: Request, api: str | None = None) -> Request:
-        """Returns a copy of the request with the configured model, the default options and what is known about the
-        model.
+        """Returns a copy of the request with the configured model, the default options, and the facts about the model's
+        family.
 
         Args:
             api: see `model`.
@@ -191,10 +193,7 @@ class Endpoint:
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
-        """Returns the name under which rejected options are remembered.
-
-        The name is the argument of `requests_of`, otherwise a digest of the API key.
-        """
+        """Returns the owner of the current request: the argument of `requests_of`, otherwise a digest of the API key."""
         if owner := _owner.get():
             return owner
         try:
@@ -251,7 +250,7 @@ class Endpoint:
 
         Args:
             timeouts, extra_headers: timeouts and headers for this request only.
-            whole: True for a complete JSON response instead of a stream.
+            whole: True if the response is one JSON object, which needs longer timeouts than a stream.
         """
         endpoint = self.resolved()
         urls, own = endpoint.urls(ready.path), endpoint.headers(extra_headers)

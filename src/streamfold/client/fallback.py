@@ -1,4 +1,4 @@
-"""`Fallback`: tries several models in order, with cooldowns and probes."""
+"""`Fallback`: a chat model that tries several models in order. For some time after a failure, a model is skipped."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _FallbackAnswer(WrappedAnswer):
     """Streams the answer of the first model that delivers a chunk.
 
     Args:
-        continue_text: True if another model may continue a text that broke off.
+        continue_text: True if another model may continue the text of an answer that broke off.
 
     Raises:
         ConfigError: no model supports the request. If every model lacks an API key or another setting, the error is a
@@ -238,15 +238,15 @@ class Fallback(BaseChatModel):
 
         model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-6-luna"))
 
-    A model that doesn't support the request, or whose API key is missing, is skipped. A model that failed is skipped
-    during its cooldown, unless all other models fail too. After the cooldown, a single request tests the model. If a
-    model fails after its first chunk, no other model is tried. The error contains the partial answer. `reply.attempts`
-    and `error.attempts` list the failed and skipped models and the reason for each.
+    `Fallback` skips a model that doesn't support the request or whose API key is missing. For `cooldown` seconds after
+    a failure, it skips the failed model, unless all other models fail too. Then one request tests whether the model
+    works again. If a model fails after its first chunk, no other model is tried. The error contains the partial answer.
+    `reply.attempts` and `error.attempts` list the failed and skipped models and the reason for each.
 
-    With `continue_text`, the next model that can continue a text (see `ChatQuirks.continues`) continues a text that
-    broke off, unless a tool call had begun. `reply.text` then contains the text of all models, and `reply.usage` only
-    the token counts of the last model. `Attempt.text_end` is the position in `reply.text` at which a failed model's
-    text ends.
+    With `continue_text`, the next model continues the text of an answer that broke off, unless a tool call had begun.
+    Models that can't continue a text (see `ChatQuirks.continues`) are skipped. `reply.text` then contains the text of
+    all models, and `reply.usage` only the token counts of the last model. `Attempt.text_end` is the position in
+    `reply.text` at which a failed model's text ends.
 
     Each provider has its own retries, timeouts and connections. The key `fallback` in a provider's configuration
     creates a fallback without code.
@@ -256,11 +256,11 @@ class Fallback(BaseChatModel):
         on: the errors after which the next model is tried. Default: all errors except `BadRequestError` (the request is
             invalid) and `ContentFilterError`. After a `ContextLengthError`, models with a smaller or equal context
             window are skipped.
-        cooldown: the number of seconds for which a failed model is skipped. A duration that the model's server sent
-            takes precedence.
+        cooldown: the number of seconds for which a failed model is skipped. If the server sent `Retry-After`, that time
+            is used instead.
 
-        continue_text: True if the next model continues a text that broke off. If False, the error of the first model is
-            raised.
+        continue_text: True to let the next model continue a text that broke off. If False, `Fallback` raises the first
+            model's error.
 
     Attributes:
         models: the models in the order in which they are tried.

@@ -1,4 +1,6 @@
-"""Hooks: the application's functions that are called while an answer is requested and read. Logging uses hooks too."""
+"""Hooks: functions of the application that streamfold calls while it requests and reads an answer. streamfold writes
+its own log messages in such hooks, too.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,14 @@ _logger.addHandler(_UnconfiguredHandler(logging.ERROR))
 
 @dataclass(slots=True, eq=False)
 class RequestInfo:
-    """Describes a request to hooks. All hooks of one request receive the same object.
+    """Describes the request for which streamfold calls a hook. All hooks of one request receive the same object.
 
     Attributes:
         provider: the provider's name.
         adapter: the name of the wire format.
         url: the URL of the request. Values from environment variables appear as `${NAME}`.
         request: the model, messages, tools and options as the application passed them.
-        sent: the request as it was adapted to the endpoint, or None before the first HTTP request.
+        sent: the request after streamfold has adapted it to the endpoint, or None before the first HTTP request.
         dialect: the format in which the model writes tool calls into its text, if the server doesn't parse them.
         redactor: removes the request's secrets, such as the API key, from texts.
         notes: a dict in which hooks can store their own state.
@@ -74,8 +76,8 @@ class Hooks:
         on_request: called before each HTTP request, also before retries.
         on_bytes: called with the bytes of each network read. The hook must be fast. The bytes may contain secrets that
             the server echoes.
-        sending: returns a context manager, such as a tracing span. The context is entered after `on_request` and exited
-            when the response headers have arrived or the request has failed.
+        sending: returns a context manager, such as a tracing span. streamfold enters it after `on_request`, and exits
+            it when the response headers have arrived or the request has failed.
         on_first_chunk: called with the number of seconds from the request to the first chunk.
         on_retry: called with the failed `Attempt` before a retry.
         on_finish: called with the `Reply` when the answer is complete.
@@ -125,7 +127,7 @@ class Notifier:
 
     @property
     def tap(self) -> Callable[[bytes], None] | None:
-        """A function that passes each piece of the response body to the `on_bytes` hooks, or None without any."""
+        """A function that passes each piece of the response body to all `on_bytes` hooks, or None if no hook is set."""
         wanted = [hooks.on_bytes for hooks in self._hooks if hooks.on_bytes is not None]
 
         def tap(data: bytes) -> None:
@@ -137,7 +139,7 @@ class Notifier:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Returns a context manager that enters the contexts of all `sending` hooks. Their exceptions are logged."""
+        """Returns a context manager that enters the context managers of all `sending` hooks, and logs their exceptions."""
         entered: list[AbstractContextManager[object]] = []
         for hooks in self._hooks:
             if hooks.sending is None:
@@ -154,7 +156,7 @@ class Notifier:
                     around.__exit__(None, None, None)
 
     def notify(self, name: str, *details: object) -> None:
-        """Calls the hook with this name in all `Hooks`. Exceptions of hooks are logged."""
+        """Calls the function with this name of each `Hooks` object, and logs its exceptions."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
                 with _logged_failure(self.info, name):

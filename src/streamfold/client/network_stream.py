@@ -1,4 +1,5 @@
-"""`NetworkStream`: one answer over the network, with retries until the first chunk, reconnections and continuations.
+"""`NetworkStream` requests an answer from the network. It retries until the first chunk, reconnects, and continues
+answers.
 
 An answer may need several HTTP requests, because some providers pause an answer (`Finish.continues`). Each response is
 one part of the answer. Each request has its own attempts, rate limit reservation and connection. One decoder parses the
@@ -6,7 +7,7 @@ responses of all parts. So tool calls are delivered at the end of the last part,
 parts.
 
 streamfold can retry the request for a later part until that part's first chunk has arrived. So each attempt has a
-temporary decoder. The bytes of the successful attempt are then passed to the answer's decoder.
+temporary decoder. Then the answer's decoder parses the bytes of the successful attempt again.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
     such as the budget of a gateway key.
 
     Args:
-        reserve: a function that is called with the text, the usage and the cost of the previous request. An exception
-            of this function ends the answer.
+        reserve: an async function that is called with the reply to the previous request. If it raises an exception, the
+            answer ends with this exception.
     """
     token = _part_reserver.set(reserve)
     try:
@@ -71,8 +72,8 @@ class AnswerReader:
 
     Args:
         tap: a function that is called with each piece of the response body, or None.
-        received: a list that collects the response body until `continue_answer` is called; None if the attempt needs no
-            temporary decoder.
+        received: a list that collects the response body of a later part until `continue_answer` is called; None for the
+            first part.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class AnswerReader:
         """Reads from the network until there are chunks, and returns them. Returns an empty list if the program closed
         the stream.
 
-        If an answer breaks off, text that the decoder still holds is returned before the error is raised. If no chunk
-        was delivered yet, this text is dropped, because the request may be retried.
+        If an answer breaks off, the text that the decoder has held back is returned before the error is raised. If no
+        chunk was delivered yet, this text is dropped, because streamfold may retry the request.
 
         Raises:
             APIError: the connection broke, a timeout expired, or the answer is invalid.
@@ -165,7 +166,9 @@ class AnswerReader:
         return batch
 
     async def drain(self) -> None:
-        """Reads the bytes that follow the end of the answer. Does nothing if the program stopped the answer."""
+        """Reads the bytes that follow the end of the answer. Does nothing if the decoder ended the answer at a stop
+        text.
+        """
         if not self.decoder.stopped:
             await self._exchange.drain()
 
@@ -505,7 +508,7 @@ def resume_answer(endpoint: Endpoint, params: ChatParams, error: APIError) -> Ch
 
 
 def resume_problem(error: APIError) -> str | None:
-    """Returns the reason why the partial answer of an error can't be continued, or None if it can."""
+    """Returns the reason why an error's partial answer can't be continued, or None if it can be continued."""
     begun = error.partial or Reply()
     if error.partial_tool_calls:
         names = ", ".join(call.name for call in error.partial_tool_calls)
@@ -520,7 +523,7 @@ class _ContinuedAnswer(WrappedAnswer):
 
     Args:
         partial: the answer received before the break.
-        echo: True if the model may repeat the text of `partial` at the beginning of the rest.
+        echo: True if the server may repeat the text of `partial` before the rest.
         again: a function that continues the answer if it breaks off again.
     """
 

@@ -1,4 +1,6 @@
-"""`PreparedCall`: a request in the format of the provider's API. It also creates the response's decoder and retries."""
+"""`PreparedCall`: a request in the format of the provider's API. It also creates the decoder for the response, and the
+changed request for a retry.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,10 @@ class Preview:
 
     Attributes:
         url: the URL. Each value from an environment variable appears as `${NAME}`.
-        headers: the HTTP headers. Configured values and the API key appear as `***`.
+        headers: the HTTP headers. The API key and the values of configured headers appear as `***`.
         body: the JSON body as bytes.
-        warnings: warnings about changed and dropped options. The reply would contain the same warnings.
+        warnings: warnings about options that streamfold has changed or dropped. The reply would contain the same
+            warnings.
     """
 
     method: str
@@ -71,11 +74,11 @@ class PreparedCall:
     """A request in the format of the provider's API, and everything that is needed to parse the response.
 
     Attributes:
-        request: the request with the endpoint's defaults, before rejected options are left out.
-        owner: the name under which rejected options are remembered, such as a digest of the API key.
-        known: the restrictions that are known from rejections of earlier requests.
+        request: the request with the endpoint's default options, including options that the server has rejected.
+        owner: the owner under whose name streamfold remembers rejected options; see `requests_of`.
+        known: how to send the request after the server has rejected earlier requests.
         served: the model's adapter and settings on the API that the request is sent to.
-        learned: the restrictions that are known from rejections of this request.
+        learned: how to send the request after the server has rejected this request.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
         prefix_warnings: warnings about the prompt cache.
@@ -98,7 +101,7 @@ class PreparedCall:
 
     @classmethod
     def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
-        """Prepares the request for the arguments of `chat`. Raises ConfigError.
+        """Prepares the request for the arguments of `chat`. Raises ConfigError if they are invalid.
 
         Args:
             batched: True if the request is part of a batch, which always uses the model's usual wire format.
@@ -128,7 +131,7 @@ class PreparedCall:
         return self.endpoint.profile.max_continuations if own is None else own
 
     def next_part(self, turn: Reply) -> PreparedCall | None:
-        """Returns the request for the next part of an answer, or None if the provider hasn't paused the answer.
+        """Returns the call that requests the next part of an answer, or None if the provider hasn't paused the answer.
 
         Args:
             turn: the answer so far, including its tool calls.
@@ -173,9 +176,8 @@ class PreparedCall:
         return self.endpoint.http_request(adapter, rest, self.params.timeouts, self.params.extra_headers)
 
     def retrieving(self, answer_id: str) -> PreparedCall:
-        """Returns a call that fetches a stored answer from its start.
-
-        If the server rejects this call, it isn't repeated without options, because that would create a new answer.
+        """Returns a call that fetches a stored answer from its start. If the server rejects an option of this call,
+        streamfold doesn't repeat the call without the option, because that would create a new answer.
         """
         request = self.sent.request
         path = self.adapter.resume_path(request, answer_id, "")
@@ -250,8 +252,8 @@ class PreparedCall:
         raise UpstreamError(what, code=NOT_CONTINUED, partial=Reply())
 
     def accepted(self) -> None:
-        """Remembers which restrictions this request had when the server accepted it. Later requests use the same
-        restrictions.
+        """Must be called when the server has accepted the request. If parts were left out after a rejection, later
+        requests leave them out too.
         """
         if self.params.conversation is not None and (stored := self.sent.request.conversation) is not None:
             self.params.conversation.accept(stored.account)

@@ -51,7 +51,7 @@ class Provider(BaseChatModel):
         fallbacks: models that are tried if this provider fails, as with `Fallback`. `aclose` closes these models.
         turn_cache: restores reasoning and other provider data of earlier turns (see `TurnCache`). The value is the name
             of a store, such as "sqlite:///turns.db", or a cache or store that the caller must close. By default, the
-            profile's value is used.
+            value of `profile.turn_cache` is used.
     """
 
     continues_text = True
@@ -102,8 +102,8 @@ class Provider(BaseChatModel):
         `STREAMFOLD_PROVIDER`, or of `default` in `streamfold.toml`. With a mapping, no file is read.
 
         The mapping and the overrides accept the keys of `ProviderConfig`. The key `profile` starts from a provider of
-        the catalogue. The key `fallback` names providers that are tried if this provider fails. Overrides don't affect
-        fallbacks.
+        the catalogue. The key `fallback` names providers that are tried if this provider fails. Overrides apply to this
+        provider only, not to its fallbacks.
 
         Args:
             spec: the provider's name, or a mapping.
@@ -145,8 +145,8 @@ class Provider(BaseChatModel):
         """Sends requests with aiohttp unless the configuration sets `transport`. aiohttp is faster for many parallel
         streams.
 
-        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. If a condition isn't met, streamfold
-        uses httpx and logs the reason. The setting applies to fallbacks too. Must be called before the first request.
+        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise streamfold uses httpx, and
+        logs the reason. The setting applies to fallbacks too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -159,7 +159,7 @@ class Provider(BaseChatModel):
         """The rate limiter of this provider, or None if no limits are configured.
 
         Raises:
-            ConfigError: the API key or the store of the limits is missing.
+            ConfigError: the API key or the environment variable with the URL of the limits' store isn't set.
         """
         return self._endpoint.limiter()
 
@@ -194,7 +194,7 @@ class Provider(BaseChatModel):
         API key.
 
         Raises:
-            ConfigError: the request can't be sent as it is.
+            ConfigError: the arguments are invalid, or the model doesn't support the request.
         """
         params = ChatParams.read(messages, tools, tool_choice, options, stream=stream)
         return PreparedCall.of(self._endpoint, params).preview()
@@ -208,7 +208,7 @@ class Provider(BaseChatModel):
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> int:
-        """Returns how many input tokens a request has. The provider's API counts them without running the model.
+        """Returns the number of input tokens of a request. The provider's API counts them without running the model.
 
             if await provider.count_tokens(messages, tools) > 150_000:
                 ...
@@ -225,8 +225,8 @@ class Provider(BaseChatModel):
     async def compact(
         self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> Compaction:
-        """Asks the provider to compact a conversation. Returns a shorter conversation, in which a compaction replaces
-        the earlier turns.
+        """Asks the provider to compact a conversation, and returns the shorter conversation. In it, a compaction
+        replaces the earlier turns: the provider's summary, which may be encrypted.
 
             history = (await provider.compact(history, tools)).messages
 
@@ -235,7 +235,7 @@ class Provider(BaseChatModel):
         provider can read the compaction.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or the provider's API doesn't support compaction.
+            ConfigError: the arguments are invalid, or the provider's API doesn't support compaction.
             APIError: the request failed, or its answer contains no compaction.
         """
         params = ChatParams.read(messages, tools, "auto", options)
@@ -253,7 +253,7 @@ class Provider(BaseChatModel):
                 print(chunk.delta, end="")
 
         OpenAI's Responses API and Google's Interactions API store answers. A background answer is streamed until its
-        end. If the connection breaks, streamfold reconnects. The model isn't called again.
+        end. If the connection breaks, streamfold reconnects, without calling the model again.
 
         Args:
             answer_id: `stream.answer_id` or `reply.id`.
@@ -261,7 +261,8 @@ class Provider(BaseChatModel):
             options: `timeouts`, `extra_headers` and other options for reading the response.
 
         Raises:
-            ConfigError: the provider's API stores no answers. Errors of the request are raised while iterating.
+            ConfigError: the provider's API stores no answers. An error of the request is raised when the stream is
+                read.
         """
         params = ChatParams.read([user(str(answer_id) or "-")], tools, "auto", options)
         return retrieve_answer(self._endpoint, answer_id, params)
@@ -292,7 +293,7 @@ class Provider(BaseChatModel):
         return BatchClient(self._endpoint)
 
     async def fetch_file(self, file: GeneratedFile, *, max_bytes: int = 64 * 2**20) -> bytes:
-        """Returns the bytes of a file in `reply.files`, which a hosted tool created.
+        """Returns the bytes of a file that a hosted tool has created. `reply.files` lists these files.
 
         Args:
             file: the file. It is downloaded unless the reply already contains its bytes.

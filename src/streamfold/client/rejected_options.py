@@ -1,5 +1,5 @@
-"""Handles options that a server rejected. streamfold sends the request again without these options, and remembers the
-restriction.
+"""Handles options that a server rejected. streamfold sends the request again without these options, and leaves them out
+of later requests.
 
 1. After an error, `RetryLoop` (retry_backoff.py) calls `PreparedCall.without`, which returns the request without the
 rejected part.
@@ -75,12 +75,12 @@ class OptionRestriction:
     """Describes how to send an option after the server rejected it. By default, the request is sent without the option.
 
     Attributes:
-        option: the option's name or "tool_choice". "reasoning" means the reasoning of earlier turns. "history ..."
-            means a rule about the conversation.
+        option: the option's name or "tool_choice". "reasoning" means the reasoning of earlier turns. A name that begins
+            with "history" means a rule about the conversation.
         why: the server's error message.
         instead: the name of the field that replaces the rejected field.
         least, most: the minimum and maximum value that the server accepts.
-        allowed: the values that the server accepts.
+        allowed: the reasoning efforts that the server accepts.
         set_by_adapter: True if the adapter, not the caller, set the rejected option.
         history: rules for the conversation; the keys are attribute names of `HistoryRules`.
     """
@@ -237,7 +237,9 @@ _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns the names and values of the options in a request before rejected options are left out."""
+    """Returns the names of all options in a request, with the values of options such as `reasoning_effort`. Options
+    that the server has rejected are included.
+    """
     options = request.options
     found: set[tuple[str, Any]] = {(name, None) for name in _NUMBERS if getattr(options, name) is not None}
     found |= {(name, value) for name in _SWITCHES if (value := getattr(options, name)) is not None}
@@ -281,7 +283,7 @@ class Restrictions:
         api: the API to use for the model, or None for the model's usual API.
         api_reason: the server's error message that the model isn't available on its usual API.
         turns: how to send assistant turns whose reasoning was rejected. The key is the turn's digest (`signed_turn`).
-        binds_thinking: True if the provider rejects thinking when an earlier message has changed.
+        binds_thinking: True if the provider rejects a turn's reasoning when an earlier message has changed.
         forgotten: the server's error message if it no longer has the stored conversation; otherwise "".
     """
 
@@ -316,7 +318,8 @@ class Restrictions:
         )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
-        """Returns True if the rejected request already followed these restrictions, so that a retry is useless.
+        """Returns True if the server rejected a request that already followed these restrictions. Another retry is then
+        useless.
 
         Args:
             known: the restrictions that are known from earlier calls.
@@ -358,7 +361,7 @@ class RestrictionCache:
         return sum(fitting, NO_RESTRICTIONS)
 
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
-        """Remembers the restrictions with which the server accepted a request.
+        """Remembers the restrictions that a request needed before the server accepted it.
 
         A restriction of an option applies to requests with the same combination of options. Other restrictions apply to
         all requests to the model.

@@ -55,7 +55,7 @@ _BACKOFF = Backoff()
 
 
 def retry_delay(error: APIError, attempt: int) -> float | None:
-    """Returns the number of seconds before a failed request may be retried, or None if a retry can't help.
+    """Returns the number of seconds to wait before a retry of a failed request, or None if a retry can't help.
 
     The delay is the value of the server's `Retry-After` header. Without this header, a `Backoff` computes the delay.
     """
@@ -108,7 +108,7 @@ class RateLimitLease:
             self.charge(used(), partial=True)
 
     async def failed(self, error: APIError) -> None:
-        """Releases the reservation of a failed attempt. If an answer had begun, its capacity isn't refunded."""
+        """Releases the reservation of a failed attempt. If an answer had begun, its tokens and costs stay charged."""
         if self._reservation is None:
             return
         if not self._answered or is_rate_limit(error):
