@@ -233,19 +233,19 @@ class LoopBoundClient:
 class _BoundClient:
     client: httpx.AsyncClient
     loop: object
-    is_closed: bool = False
     _closing: AsyncGenerator[None] | None = None
 
     @property
     def is_gone(self) -> bool:
         is_closed = getattr(self.loop, "is_closed", None)  # asyncio's loops
-        return self.is_closed or (is_closed is not None and is_closed())
+        return self.client.is_closed or (is_closed is not None and is_closed())
 
     def close_with_loop(self) -> None:
         """Closes the client when the running event loop ends.
 
         The client is closed by an asynchronous generator that stays suspended until then. asyncio and trio close all
-        suspended generators when an event loop ends. The generator doesn't refer to the provider.
+        suspended generators when an event loop ends. The generator has no reference to the provider, so that the
+        provider can be garbage-collected.
         """
         self._closing = self._close_at_end()
         try:
@@ -258,13 +258,10 @@ class _BoundClient:
         try:
             yield
         finally:
-            if not self.is_closed:
-                self.is_closed = True
-                with anyio.move_on_after(_CLOSING, shield=True):
-                    await self.client.aclose()
+            with anyio.move_on_after(_CLOSING, shield=True):
+                await self.client.aclose()
 
     async def aclose(self) -> None:
-        self.is_closed = True
         await self.client.aclose()
         if self._closing is not None:
             await self._closing.aclose()
