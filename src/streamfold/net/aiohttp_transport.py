@@ -1,8 +1,8 @@
 """Sends httpx requests with aiohttp, whose HTTP parser is written in C.
 
-The transport sends the same bytes as httpx, and raises httpx's exceptions. The package httpx-aiohttp isn't used for
-three reasons. It needs a generator and a second buffer for each piece of a body. It reports every lost connection as
-`ConnectTimeout`. It rewrites percent-encoded characters in URLs.
+The transport sends the same bytes as httpx, and raises httpx's exceptions. The package httpx-aiohttp isn't used,
+because it needs a generator and a second buffer for each piece of a body, reports every lost connection as
+`ConnectTimeout`, and rewrites percent-encoded characters in URLs.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
-    """Closes the connections of a garbage-collected session. aiohttp would also log an error."""
+    """Closes the connections of a garbage-collected session. If aiohttp closed them, it would also log an error."""
     connector = session.connector
     session.detach()
     if connector is not None:

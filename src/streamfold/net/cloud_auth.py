@@ -44,8 +44,7 @@ class Signature:
     """The headers that authenticate one attempt of a request. Their values are secrets.
 
     Attributes:
-        generation: a counter that increases when credentials are discarded. It identifies the credentials of this
-            signature; see `Signer.discard`.
+        generation: a number that identifies the credentials of this signature. Later credentials have higher numbers.
     """
 
     headers: Mapping[str, str] = field(repr=False)
@@ -66,14 +65,12 @@ class Signer(Protocol):
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Discards the credentials of a signature that the server refused. The next request looks for new
-        credentials.
-        """
+        """Discards the credentials of a signature that the server refused. The signer then looks for new ones."""
         ...
 
 
 class _ThreadedSigner(ABC):
-    """Base class for signers whose `_headers` blocks, and therefore runs in a thread.
+    """Base class of signers. The method `_headers` runs in a thread, because it may block.
 
     Only one call runs at a time, so that parallel requests refresh the credentials only once. See `make_signer`.
     """
@@ -280,10 +277,6 @@ class EntraSigner(_ThreadedSigner):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of authentication: its package, the extra that installs the package, the class, and the default
-    audience.
-    """
-
     package: str
     extra: str
     make: Callable[[str, str, Sequence[str]], Signer]

@@ -355,8 +355,8 @@ def end_unless_silent(response: httpx.Response) -> None:
 def _is_silent(response: httpx.Response, network: Any) -> bool:
     """Returns True if neither h11, TLS, anyio's stream nor the socket of an httpx connection contains unread bytes.
 
-    Returns False if this is unknown. Also returns False for TLS on trio, where nested TLS can't be told from a single
-    layer.
+    Returns False if this is unknown. Also returns False for TLS on trio, because nested TLS looks like a single layer
+    there.
     """
     try:
         tls = network.get_extra_info("ssl_object")
@@ -371,7 +371,8 @@ def _is_silent(response: httpx.Response, network: Any) -> bool:
 
 
 def _has_queued(network: Any) -> bool:
-    """Returns True if anyio has read bytes ahead that httpcore hasn't fetched, as anyio does on asyncio.
+    """Returns True if anyio has read bytes from the socket that httpcore hasn't fetched yet. anyio reads ahead on
+    asyncio only.
 
     Raises:
         AttributeError: the connection has nested TLS, which can't be inspected.

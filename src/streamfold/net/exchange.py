@@ -1,7 +1,7 @@
 """Sends one HTTP request, reads the response within the timeouts, and always closes the connection.
 
-No cancel scope or task group stays open between two reads. So any task may close the exchange. A task that waits for
-data then wakes up.
+No cancel scope or task group stays open between two reads. So any task may close the exchange, which wakes a task that
+waits for data.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Exchange:
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
-        redactor: removes the secrets of the request, including its signature.
+        redactor: removes the request's secrets from texts, including its signature.
         closed: True after `aclose` was called.
         now: a function that returns the event loop's time in seconds.
         warnings: warnings about the response. The warnings are available after `open`.
@@ -96,8 +96,8 @@ class Exchange:
             await self.wait_for(partial(anyio.sleep, seconds))
 
     async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Awaits the coroutine that `step` returns, before the request is sent. `aclose` and the timeout `total` end
-        the wait.
+        """Runs an async function before the request is sent. `aclose` and the timeout `total` end the wait for the
+        function.
 
         Raises:
             APITimeoutError: the timeout `total` expired.
@@ -138,7 +138,7 @@ class Exchange:
 
         Raises:
             APITimeoutError: a timeout expired. Earlier reads have returned all data that had arrived.
-            APIConnectionError: the connection broke, or streamfold closed it.
+            APIConnectionError: the connection broke.
         """
         if (body := self._body) is None:
             return None
@@ -240,7 +240,7 @@ class Exchange:
 
     def discard_credentials(self, error: APIError) -> bool:
         """Discards the cloud credentials of this request if the error may mean that they have expired. Returns True if
-        it did.
+        the credentials were discarded.
         """
         signer, signature = self._request.signer, self._signature
         if signer is None or signature is None or not may_be_expired(error):

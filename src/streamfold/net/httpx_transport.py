@@ -70,7 +70,7 @@ def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Reque
 
 
 class _RedactedURL(httpx.URL):
-    """A URL whose `str` contains no secrets. httpx logs the URL of every request."""
+    """A URL whose `str` contains no secrets, because httpx logs the URL of every request."""
 
     def __init__(self, url: httpx.URL, shown: str) -> None:
         super().__init__(url)
@@ -94,7 +94,7 @@ def _parsed_url(text: str) -> httpx.URL | None:
 
 
 def sent_url(url: httpx.URL) -> str:
-    """Returns a URL with its secrets, also for a `_RedactedURL`."""
+    """Returns a URL as text. Includes the secrets of a `_RedactedURL`."""
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
 
 
@@ -177,7 +177,7 @@ class ConnectCleanup:
         self._extensions["trace"] = self._trace
 
     def end(self, response: httpx.Response | None) -> None:
-        """Must be called when the request is finished.
+        """Must be called after httpx has returned the response or raised an exception.
 
         Args:
             response: the response, or None if the request failed.
@@ -211,8 +211,8 @@ class ConnectCleanup:
             self._is_sent, self._stream = True, None
 
     def _check_pool(self) -> None:
-        """Sets aside a connection that the pool may have lost, because another request was cancelled in the
-        meantime.
+        """Makes httpcore use another connection if its pool may have lost this one, because another request was
+        cancelled in the meantime.
         """
         given_up = _given_up.get(self._client, 0)
         if given_up == self._given_up:

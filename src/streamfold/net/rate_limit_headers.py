@@ -63,7 +63,7 @@ def read_rate_limit(headers: Iterable[tuple[str, str]]) -> RateLimit | None:
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds to wait before a retry, or None if the headers don't say it.
+    """Returns the number of seconds to wait before a retry, or None if the headers contain no retry time.
 
     Args:
         headers: the response headers, with lower-case names or as a case-insensitive mapping. `retry-after-ms` contains

@@ -123,8 +123,8 @@ def _patterns() -> Iterator[tuple[str, str]]:
 
 
 def _beginning(start: str) -> str:
-    """Returns a pattern for a prefix that isn't in the middle of a word. It may follow an escaped line end such as
-    `\\n`.
+    """Returns a pattern for a prefix that isn't in the middle of a word. The prefix may follow an escaped line end such
+    as `\\n`.
     """
     return rf"{start}(?:(?<![A-Za-z0-9_]{start})|(?<=\\[nrt]{start}))"
 
@@ -134,8 +134,8 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the compiled pattern of API keys that have this prefix. Patterns are compiled lazily, because that is
-    slow.
+    """Returns the compiled pattern of API keys that have this prefix. Each is compiled when it is first needed, because
+    compiling is slow.
     """
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
@@ -151,7 +151,8 @@ _ESCAPES = re.compile(r"[\\%&+]")
 
 
 class Redactor:
-    """Replaces secrets in texts by `***`. Also finds secrets with JSON escapes, in URLs, in HTML and in base64.
+    """Replaces secrets in texts by `***`. Also finds secrets that are escaped in JSON, a URL or HTML, or encoded in
+    base64.
 
     Args:
         secrets: the texts to remove. Secrets of less than four characters are ignored. Secrets of up to eight letters
@@ -251,7 +252,7 @@ def _compiled(secret: str) -> re.Pattern[str]:
 def _spellings(char: str) -> Iterator[str]:
     """Yields regular expressions for the spellings of a character in JSON, in a URL, in HTML, and as it is.
 
-    The last is the character as it is, because some escaped spellings of `%` and `&` begin with the same character.
+    The unescaped character comes last, because some escaped spellings of `%` and `&` begin with the same character.
     """
     if char in "\"'\\/":
         yield rf"\\+{re.escape(char)}"  # escaped, perhaps more than once

@@ -154,9 +154,7 @@ async def next_or_none(pieces: AsyncIterator[T]) -> T | None:
 
 
 async def run_within(step: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
-    """Runs a coroutine for at most this number of seconds, and returns its result. Raises Interrupted if it takes
-    longer.
-    """
+    """Calls an async function and returns its result. Raises Interrupted if it takes longer than `seconds`."""
     return await make_steps(event_loop()).run(step, anyio.current_time() + seconds)
 
 

@@ -18,7 +18,7 @@ class MalformedResponse(httpx.RemoteProtocolError):
 
 
 def is_network_error(exc: Exception) -> bool:
-    """Returns True if the network or the server caused an exception. Returns False if it is an error of the program."""
+    """Returns True if the network or the server, and not an error in the program, caused an exception."""
     return isinstance(exc, _NETWORK) or type(exc).__module__.partition(".")[0] in _NETWORK_PACKAGES
 
 

@@ -175,7 +175,7 @@ class _Connection:
     Attributes:
         identity: a digest of the URL and the headers of the connection.
         opened_at: the time at which the connection was opened.
-        headers: those headers of the handshake's HTTP response that may belong to an answer, such as rate limits.
+        headers: the `x-request-id` of the handshake's HTTP response, which every answer on this connection gets.
         newest: the response that the server keeps in memory for this connection. None if the connection can't continue
             a conversation.
         sent_less: True if the last request contained only the new items.
