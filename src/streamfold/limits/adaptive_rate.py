@@ -28,7 +28,7 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
     Args:
         stated: the rate in the configuration or in the server's headers; 0 if unknown.
         start: the first rate to try if `stated` is unknown; 0 for no limit.
-        accepted: the number of requests that the server has accepted since the last call. The rate grows with it.
+        accepted: the number of requests that the server has accepted since the last call. Each of them raises the rate.
     """
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed
@@ -70,8 +70,8 @@ def forget_rate(state: State) -> None:
 
 
 def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
-    """Returns the requests and the tokens per second that a server's headers allow. 0 means that the headers don't
-    say it.
+    """Returns the requests and the tokens per second that a server's headers allow, or 0 for a limit that the headers
+    don't contain.
     """
     if limit is None:
         return 0.0, 0.0

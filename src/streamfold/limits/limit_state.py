@@ -35,7 +35,7 @@ class Reserve:
     Attributes:
         requests: the maximum number of requests to reserve. The store may grant fewer.
         max_wait: the maximum time until the first request may be sent, in seconds.
-        prefetch: how far ahead one operation may reserve several requests, in seconds.
+        prefetch: how many seconds ahead one operation may reserve the times of several requests.
         burst: how many seconds of unused capacity may be used later.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
@@ -44,9 +44,9 @@ class Reserve:
         tokens: the expected number of tokens of a request, used until the average of real answers is known.
         slots: the maximum number of parallel requests. 0 means no limit.
         budget: the maximum amount of money per day, in millionths of the currency unit. 0 means no limit.
-        money: the maximum cost of one request, in millionths of the currency unit, or 0 if unknown. If it is unknown,
-            the store reserves the cost of the most expensive answer so far. While no answer's cost is known, it
-            reserves the entire rest of the budget.
+        money: the maximum cost of one request, in millionths of the currency unit, or 0 if unknown. For 0, the store
+            reserves the cost of the most expensive answer so far, or the entire rest of the budget while no answer's
+            cost is known.
     """
 
     requests: int = 1
@@ -128,11 +128,11 @@ class Batch:
 
     Attributes:
         holder: the id of the limiter.
-        number: the number of the batch. It increases from batch to batch. 0 means that the batch is never sent twice.
+        number: a number that is higher for each later batch of the limiter. 0 means that the batch is never sent twice.
         lease: the number of seconds without a batch after which the store assumes that the limiter has crashed. The
             store then releases the limiter's slots and reserved money, except for the average cost of its requests. 0
             means that the limiter reserves neither slots nor money.
-        budgeted: True if money is limited.
+        budgeted: True if the limiter has a budget.
         slots, money, reserved: the number of slots and the money that the limiter has reserved before this batch, and
             the number of requests for which money is reserved.
         born, day, spent: the values from the last `BatchAnswer`, in case the store has lost its state since then.
@@ -279,7 +279,7 @@ def read_state(stored: object) -> State:
 
 
 def written_state(state: State) -> State:
-    """Converts a limit's state to the form that stores contain. It is the reverse of `read_state`."""
+    """Converts a limit's state to the form that stores contain. Reverses `read_state`."""
     return {name: value * 1000 if name in MONEY or name[:2] == "m:" else value for name, value in state.items()}
 
 
@@ -317,8 +317,8 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Corrects the times in a state. Shifts them if the clock was set back. Extends leases by the time in which the
-    store was down.
+    """Corrects the times in a limit's state: shifts them if the clock was set back, and extends leases by the time in
+    which the store was down.
     """
     passed = now - state.get("seen", now)
     state["seen"] = now

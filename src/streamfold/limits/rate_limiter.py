@@ -80,8 +80,8 @@ class RateLimiter:
         name: the name under which the store counts. All limiters with the same name and store share their limits.
         rpm: the maximum number of requests per minute. The limiter spaces requests evenly.
         tpm: the maximum number of tokens per minute, input and output together. Each request first reserves the average
-            number of tokens of recent answers. When the answer is complete, its real number replaces the reserved
-            number.
+            number of tokens of recent answers. When the answer is complete, the number of its tokens replaces the
+            reserved number.
         max_concurrent: the maximum number of parallel requests. If a process crashes, its requests count for 15 more
             seconds.
         max_cost_per_day: the maximum amount of money per day (UTC), in the currency of the costs, at most
@@ -296,8 +296,8 @@ class RateLimiter:
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Records the currency of an answer's cost. None means that the cost is unknown, so that the budget can't
-        be counted.
+        """Records the currency of an answer's cost. After None, an unknown cost, the limiter refuses further requests,
+        because it can't count the budget.
         """
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"
@@ -403,8 +403,8 @@ class Reservation:
         self._answered = True
 
     def refused(self, retry_after: float | None = None, rate_limit: RateLimit | None = None) -> None:
-        """Records that the server refused the request (429). When the reservation is closed, all requests that share
-        the limit are paused.
+        """Records that the server refused the request (429). When the reservation is closed, the limiter pauses all
+        requests that share the limit.
 
         Args:
             retry_after: the number of seconds to wait, from the server's `Retry-After` header.
@@ -441,7 +441,9 @@ class Reservation:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Charges the usage of the request to the limits, and releases its slot. A second call has no effect."""
+        """Charges the request's usage to the limits, and releases its slot of `max_concurrent`. A second call has no
+        effect.
+        """
         if self._closed:
             return
         self._closed = True

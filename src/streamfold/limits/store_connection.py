@@ -40,7 +40,7 @@ class LocalSession:
 
     Args:
         leased: True if requests occupy slots or reserve money until they are finished.
-        budgeted: True if money is limited.
+        budgeted: True if the limiter has a budget.
     """
 
     def __init__(self, store: MemoryLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
@@ -116,8 +116,8 @@ class SharedLimitStore:
             self.availability.recovered()
 
     def local_store(self) -> MemoryLimitStore | None:
-        """Returns the local store that counts while the shared store is down, or None if requests raise LimitStoreError
-        instead.
+        """Returns the store in this process that counts while the shared store is down, or None if requests raise
+        LimitStoreError instead.
         """
         if self._counts_locally and self._local is None:
             self._local = MemoryLimitStore()
@@ -188,7 +188,7 @@ class SharedSession:
 
     Args:
         leased: True if requests occupy slots or reserve money until they are finished.
-        budgeted: True if money is limited.
+        budgeted: True if the limiter has a budget.
     """
 
     def __init__(self, shared: SharedLimitStore, name: str, *, leased: bool, budgeted: bool) -> None:
@@ -214,8 +214,8 @@ class SharedSession:
     async def reserve(self, ask: Reserve) -> tuple[Grant, LimitStore | None]:
         """Reserves the times at which requests may be sent.
 
-        Returns the store's grant and None. While the shared store is down, returns the grant and the local store that
-        counts instead.
+        Returns the store's grant and None. While the shared store is down, returns the grant of a store in this
+        process, and this store.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".

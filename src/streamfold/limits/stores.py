@@ -23,7 +23,7 @@ class LimitStore(ABC):
     """Counts requests, tokens and costs for limits, by the limit's name. The methods block. Any thread may call them.
 
     Attributes:
-        prefetch_seconds: how far ahead one batch may reserve several requests, in seconds.
+        prefetch_seconds: how many seconds ahead one batch may reserve the times of several requests.
         lease_seconds: the time after which the store releases the slots of a crashed process, in seconds.
         threads: the number of calls to the store that may run in parallel.
     """

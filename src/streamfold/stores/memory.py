@@ -118,7 +118,7 @@ class MemoryStore:
 
         Args:
             values: the parts to delete, with their values.
-            unless_newer: True to keep a part whose value has changed.
+            unless_newer: True to keep a part that now has another value.
         """
         for key in values:
             name, part = split_key(key)

@@ -129,8 +129,8 @@ class WriteBehindStore:
             await self.store.aclose()
 
     async def _move_soon(self) -> None:
-        """Writes the buffered values if the last try was some seconds ago. Programs that don't run `keep_trying` need
-        this method.
+        """Writes the buffered values if the last try was at least a second ago. Programs that don't run `keep_trying`
+        need this method.
         """
         if monotonic() >= self._next:
             self._next = monotonic() + RETRY_SECONDS

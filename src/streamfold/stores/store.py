@@ -12,7 +12,7 @@ TIED = 50  # owners with equally much, among which the oldest record is looked f
 
 
 class StoreError(StreamfoldError):
-    """A store can't be used, or it is full and must not delete records.
+    """A store can't be used, or is full and must not delete records to make room.
 
     Attributes:
         found: the values that the store read before it failed.
@@ -65,7 +65,7 @@ class Store(Protocol):
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the values of those keys that exist, by key."""
+        """Returns a mapping from those keys that exist to their values."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
@@ -74,7 +74,7 @@ class Store(Protocol):
         Args:
             new: True to store the values only if none of the keys exists. If several calls with `new=True` run at once
                 for the same keys, one call succeeds.
-            ahead: a number of seconds during which these records count as just used. A full store then deletes other
+            ahead: the number of seconds for which these records count as just used, so that a full store deletes other
                 records first.
 
         Returns:
