@@ -41,8 +41,8 @@ class AbandonedCalls:
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function of a tool call's id and an id that a user interface uses. It returns True if both ids
-            mean the same tool call.
+        is_shown_as: a function that is called with a tool call's id and an id from the user interface. It returns True
+            if both ids mean the same tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:

@@ -53,9 +53,8 @@ class CallJournal(Protocol):
     """
 
     async def claim(self, key: str, nonce: str) -> bool:
-        """Claims the right to run a tool call. Returns True if the claim belongs to this nonce. The claim of a key
-        belongs to the first nonce, and never changes. If the journal's response was lost, streamfold repeats the claim
-        with the same nonce.
+        """Claims the right to run a tool call. Returns True if `nonce`, a random text, is the first nonce with which
+        this key was claimed. If the journal's response was lost, streamfold repeats the claim with the same nonce.
         """
         ...
 
@@ -94,15 +93,14 @@ NOT_RUN = (CallInDoubtError, StoreError)  # errors of a call that was not starte
 class FileJournal:
     """A journal in a folder, for processes that share a file system.
 
-    The journal creates a folder for each run, and two files for each tool call. A claim is on the disk before the tool
-    runs.
+    The journal creates a folder for each run, and two files for each tool call: the claim and the result. The journal
+    writes the claim to the disk before the tool runs.
 
     Args:
         directory: the journal's folder, which is created if it doesn't exist.
         keep_days: the number of days after which the journal deletes the files of an ended run. Resuming a run that
-            began earlier
-            raises ConfigError, because its tool calls could run twice. The journal never deletes the files of an
-            unfinished run.
+            began earlier raises ConfigError, because its tool calls could run twice. The journal never deletes the
+            files of an unfinished run.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_days: float = KEEP_DAYS) -> None:
@@ -182,9 +180,8 @@ class StoreJournal:
             claims as long as a state may be resumed, and declare this with `Retention(evicts=False, age=...)`.
         owner: the owner of the journal's entries in the store. Two journals with different owners share no entries.
         keep_days: the number of days after which the journal deletes the entries of an ended run. Resuming a run that
-            began earlier raises
-            ConfigError, because its tool calls could run twice. The journal never deletes the entries of an unfinished
-            run.
+            began earlier raises ConfigError, because its tool calls could run twice. The journal never deletes the
+            entries of an unfinished run.
     """
 
     def __init__(self, store: Store | str, *, owner: str = "", keep_days: float = KEEP_DAYS) -> None:
@@ -293,7 +290,8 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
 
 
 async def claim_answer(journal: CallJournal, key: CallKey) -> None:
-    """Claims the right to send the decision about a hosted tool call to the provider. So only one run sends it.
+    """Claims the right to send the decision about a hosted tool call to the provider, so that only one run sends the
+    decision.
 
     Raises:
         CallInDoubtError: another run has already sent the decision.
@@ -344,8 +342,8 @@ def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
     All runs of the same saved state compute the same key for a tool call. Different tool calls have different keys.
 
     Args:
-        position: the index of the assistant turn in the conversation. It is part of the key because ids of tool calls
-            may repeat in later turns.
+        position: the index of the assistant turn in the conversation. The key contains this index, because ids of tool
+            calls may repeat in later turns.
     """
     return f"{run_key(owner, run_id)}/{_digest(json.dumps([position, *_identity(call)]))}"
 
@@ -355,7 +353,7 @@ class Approval:
     """A requested approval, as a journal stores it.
 
     Attributes:
-        nonce: a random value that the application's server created. It can be used for only one decision.
+        nonce: a random text that the application's server created. It is valid for one decision only.
         key: the journal key of the tool call, as `call_key` returns it.
     """
 

@@ -85,12 +85,12 @@ class RunHooks:
     streamfold logs it and continues the run.
 
     Attributes:
-        reading: a function that returns a context manager. The context is active while requests are sent and tools run.
+        reading: a function that returns a context manager, which is active while requests are sent and tools run.
         calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
             Returns a context manager that is active during the tool call. Its `as` value is a function that is called
             with the `ToolResult`.
-        on_stop: called when the run has ended, was closed or has paused. The arguments are the run, and the error or
-            None.
+        on_stop: called when the run has ended, was closed or has paused. The arguments are the run, and the error that
+            ended the run, or None.
     """
 
     reading: Callable[[ToolRun], AbstractContextManager[object]]
@@ -185,7 +185,7 @@ class ToolRun(AsyncIteration, AsyncContext):
     chunk. While you don't read, only tools with `background=True` are running.
 
     Attributes:
-        id: a random id of the run. The saved state contains it.
+        id: a random id of the run, which `dump` saves too.
         owner: the user or tenant to which the run belongs.
         chat_id: the id that a user interface has chosen for the conversation, or "". A signed approval is valid only
             for this id.
@@ -331,7 +331,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         return self._turn.awaiting_approval(approval_id)
 
     async def approval_nonce(self, waiting: PendingCall, shown: ToolCall) -> str | None:
-        """Creates a nonce for the signed approval of a pending tool call, and stores it in the journal. See `approve`.
+        """Creates a nonce, which is a random text for one signed approval of a pending tool call, and stores it in the
+        journal. See `approve`.
 
         Args:
             shown: the tool call as the client displays it.
@@ -351,8 +352,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         return waiting.approval_id
 
     def answer(self, call_id: str, content: Any, *, error: bool = False) -> None:
-        """Sets the result of an external tool call. If the tool call already has a result, the new
-        result is ignored.
+        """Sets the result of an external tool call. If the tool call already has a result, the new result is ignored.
 
         Args:
             content: the result, as text, parts or JSON data.
@@ -781,16 +781,14 @@ def run_tools(
             model could never finish. Only the tool choice "none" applies to all turns.
         on_tool_error: a synchronous or async function that is called with the tool call and the tool's exception. It
             returns the message for the model, or None for the default message. If `on_tool_error` raises an exception,
-            the run
-            ends.
+            the run ends.
         approve: a synchronous or async function that is called with each tool call that needs approval. It returns True
             if the tool call may run. With this function, the run doesn't pause for approvals. The function also decides
-            about
-            tool calls of `HostedMcpServer(require_approval=...)`.
+            about tool calls of `HostedMcpServer(require_approval=...)`.
         journal: records which tool calls have started, so that each runs only once even if the saved state is copied.
         hooks: functions that the run calls, such as `otel_run_hooks()` from the package `streamfold-integrations`.
-        owner: the user or tenant to which the run belongs. The saved state and all journal keys contain it. By default,
-            all runs have the same owner.
+        owner: the user or tenant to which the run belongs. The saved state and all journal keys contain the owner. By
+            default, all runs have the same owner.
         output_type: the type of the final answer, as for `extract`. `run.output` then returns the answer as this type.
             If the answer is invalid, streamfold sends the error to the model, which can correct its answer at most
             twice.
@@ -832,8 +830,8 @@ def resume_tools(
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
-            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run. The
-            journal contains no results for a new run.
+            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run, for
+            which the journal contains no results.
         tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain these
             arguments.
         max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
