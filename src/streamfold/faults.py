@@ -73,7 +73,7 @@ class Chain:
     """Applies several filters, one after the other.
 
     Attributes:
-        ended: how the body ended (see `Step.ending`), or None if it hasn't ended yet.
+        ended: how the body ended (see `BodyStep.ending`), or None if it hasn't ended yet.
     """
 
     def __init__(self, filters: Iterable[Filter]) -> None:
@@ -134,7 +134,7 @@ class Insert:
 
 
 class Edit:
-    """Changes single events. The number of an event starts at 1."""
+    """Changes single SSE events, which are numbered from 1."""
 
     def __init__(self, events: Iterable[int], edit: Callable[[int, bytes], bytes]) -> None:
         self._numbers = frozenset(events)
@@ -290,8 +290,8 @@ class slow(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class keepalive(_Placed):
-    """Sends SSE comments that keep the connection open. `comments` is their number, and `seconds` is the time before
-    each comment.
+    """Sends SSE comments that keep the connection open. `comments` is the number of comments, and `seconds` the time
+    before each comment.
 
     The caller doesn't see comments. If the server sends only comments, the timeout `stall` raises `APITimeoutError`. If
     no event has arrived yet, the timeout `first_event` raises this error.

@@ -58,8 +58,8 @@ class Middleware(BaseChatModel):
         self.model = model
 
     async def change_request(self, request: Request) -> Request:
-        """Returns the request to send. To change it, create a copy with `dataclasses.replace`. Called once for each
-        response.
+        """Returns the request to send. To change it, create a copy with `dataclasses.replace`. streamfold calls this
+        method once for each response.
 
         If this method raises an error, streamfold sends no request, and the caller gets the error.
         """
@@ -82,7 +82,7 @@ class Middleware(BaseChatModel):
         return reply
 
     async def change_error(self, error: APIError, request: Request) -> APIError:
-        """Returns the error to raise. `change_reply` has already changed its partial reply."""
+        """Returns the error to raise. `change_reply` has already changed the error's partial reply."""
         return error
 
     @property

@@ -1,5 +1,5 @@
-"""Writes the output of the `streamfold` commands. A pipe gets the output as it is. A terminal gets it without control
-characters. The module also defines the options that several commands share, and prints errors.
+"""Writes the output of the `streamfold` commands, and escapes control characters in it. The module also defines the
+options that several commands share, and prints errors.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -1,7 +1,7 @@
 """RecordTransport captures responses, removes secrets and saves recordings. RecordingDraft replaces older recordings.
 
-The files are written when a response is complete. The reason is that the network may split an API key, and a split key
-can be found only in the complete body. So secrets are never written to the disk.
+The files are written when a response is complete, because the network may split an API key, and a split key can be
+found only in the complete body. So secrets are never written to the disk.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def _with_expectation(recording: Recording) -> Recording:
 
 
 def _cuts(pieces: Sequence[tuple[float, bytes]]) -> list[Cut]:
-    """Converts the captured pieces to cuts. Skips empty pieces, and adds their delays to the next piece."""
+    """Returns the size and the delay of each captured piece. Skips empty pieces, and adds their delays to the next
+    piece.
+    """
     cuts, waited = [], 0.0
     for wait, piece in pieces:
         waited += wait
@@ -207,9 +209,8 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
-    """Removes secrets from a body and returns the new body and its cuts.
-
-    Also finds secrets that the network or the server has split.
+    """Removes secrets from a body. Returns the new body, and the size and delay of each of its pieces. Also finds
+    secrets that the network or the server has split.
     """
     found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
@@ -276,9 +277,8 @@ class RecordingDraft:
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Returns the reason why the new recordings must not replace older ones, or None if they may.
-
-        The reason is that a response is missing or has failed.
+        """Returns the reason why the new recordings must not replace older ones: a response is missing or has failed.
+        Returns None if they may replace them.
         """
         if not (files := self._files()):
             return "there was no response, or it is still open"
@@ -325,7 +325,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         name: the name of the recordings, such as `kimi/hello`. Without a name, each recording is named after its model,
             and no older file is replaced.
         secrets: additional texts to remove. The secrets of the provider that sends the requests are always removed.
-        adapter: the wire format of the responses. By default, the path of a request tells its wire format.
+        adapter: the wire format of the responses. By default, streamfold derives it from the path of each request.
 
     Attributes:
         written: the paths of the finished recordings, without a suffix, in the order in which the responses ended.

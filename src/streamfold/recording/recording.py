@@ -69,9 +69,8 @@ def as_toml(values: Mapping[str, Any]) -> str:
 
 
 class Cut(NamedTuple):
-    """A piece of the body as the network delivered it.
-
-    It consists of the number of bytes, and the seconds since the previous piece or the headers.
+    """A piece of the body as the network delivered it: the number of bytes, and the seconds since the previous piece or
+    the headers.
     """
 
     size: Annotated[int, Field(gt=0)]

@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 
 class Provider:
-    """A language model for synchronous code. Safe to share between threads.
+    """A language model for synchronous code. Several threads can share a provider.
 
         with Provider.from_config("kimi:kimi-k2.6") as provider:
             print(provider.chat("Hello").text)
 
-    It has the types, errors and guarantees of `streamfold.Provider`, which it runs on a background thread. So a
-    synchronous provider also works while an event loop is running, for example in a notebook. The first request starts
-    the thread.
+    A synchronous provider has the types, errors and guarantees of `streamfold.Provider`, which it runs on a background
+    thread. So it also works while an event loop is running, for example in a notebook. The first request starts the
+    thread.
 
     Create a provider with `from_config`. Use the provider as a context manager, or call `close` at the end. A provider
     is also closed when it is garbage-collected and when the interpreter exits. After a fork, create a new provider.
@@ -68,8 +68,8 @@ class Provider:
 
         Args:
             spec, config, overrides: see `streamfold.Provider.from_config`.
-            http_client: an asynchronous HTTP client. Don't use it anywhere else. The caller must close it.
-            hooks: hooks. streamfold calls them on the provider's background thread.
+            http_client: an asynchronous HTTP client that nothing else uses. The caller must close this client.
+            hooks: functions that streamfold calls on the provider's background thread; see `Hooks`.
             turn_cache: see `streamfold.Provider`.
 
         Raises:
@@ -212,7 +212,7 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> int:
-        """Returns how many input tokens a request has. See `streamfold.Provider.count_tokens`.
+        """Returns the number of input tokens of a request. See `streamfold.Provider.count_tokens`.
 
         Raises:
             ConfigError: the request is invalid, or this provider can't count tokens.
@@ -230,7 +230,7 @@ class Provider:
         `streamfold.Provider.compact`.
 
         Raises:
-            ConfigError: the request can't be sent as it is, or this provider can't compact.
+            ConfigError: the arguments are invalid, or this provider can't compact conversations.
             APIError: the request failed, or the response contains no compaction.
         """
         compacted: Compaction = self.thread.run(partial(self._member("compact"), messages, tools, **options))
@@ -281,7 +281,7 @@ def trim_history(messages: Messages, max_tokens: int, *, model: Provider | None 
 
     Args:
         messages, max_tokens: see `streamfold.trim_history`.
-        model: a synchronous provider that counts the tokens. None estimates the number of tokens.
+        model: a synchronous provider that counts the tokens. With None, streamfold estimates the number of tokens.
 
     Raises:
         ConfigError: an argument is invalid.

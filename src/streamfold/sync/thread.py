@@ -1,7 +1,7 @@
 """`LoopThread`: the background thread of a synchronous provider. Its event loop runs the provider's coroutines.
 
-anyio's blocking portal isn't used, for two reasons. A finalizer can't stop it without waiting. When the portal ends, it
-starts a thread, and Python 3.12 and later don't allow new threads while the interpreter exits.
+anyio's blocking portal isn't used, because a finalizer can't stop the portal without waiting, and because an ending
+portal starts a thread, which Python 3.12 and later don't allow while the interpreter exits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LoopThread:
         model: the asynchronous model. The thread closes it when it stops.
 
     Attributes:
-        closed: true after `stop` was called.
+        closed: True after `stop` was called.
     """
 
     def __init__(self, model: ChatModel) -> None:

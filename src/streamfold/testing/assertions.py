@@ -73,7 +73,7 @@ def differences(one: Outcome, other: Outcome, names: tuple[str, str]) -> list[st
     """Compares two outcomes. Returns a line with both values for each field that differs.
 
     Args:
-        names: the names of the two outcomes, for the lines.
+        names: the names of the two outcomes in the returned lines.
     """
     return _differences(_flat(one), _flat(other), names)
 

@@ -99,7 +99,7 @@ class ProviderDouble(BaseChatModel):
 
         Args:
             sent: the request as the application's arguments and JSON body.
-            parsed: the same request, parsed from its JSON body.
+            parsed: the same request, as the `Request` from which the JSON body was made.
             request: the same request as the HTTP client sends it.
         """
 
@@ -184,9 +184,9 @@ class ReplayProvider(ProviderDouble):
     Args:
         recordings: the recordings in order: paths (each includes the later responses of the same conversation), names
             of bundled recordings, or `Recording` objects.
-        provider: the provider to replace; see `Provider.from_config`. The double uses its quirks and dialect, but not
-            its API key and base URL. Default: a provider without quirks that has the adapter, dialect and model of the
-            first recording.
+        provider: the provider to replace; see `Provider.from_config`. The double uses the provider's quirks and
+            dialect, but neither its API key nor its base URL. Default: a provider without quirks that has the adapter,
+            dialect and model of the first recording.
         cuts, speed, faults, match: see `ReplayTransport`.
         hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that each fault reaches the
             application.

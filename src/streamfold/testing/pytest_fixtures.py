@@ -57,8 +57,8 @@ class ReplayFixture:
     folders, up to pytest's root.
 
     With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the response.
-    "once" records only if there is no recording, "all" always. A new recording replaces the old recording. If there is
-    no old recording, it is saved in the first folder.
+    "once" records only if there is no recording, "all" always. A new recording replaces an older recording, or is saved
+    in the first folder.
 
     Args:
         folders: the folders from the ini option `streamfold_fixtures`.

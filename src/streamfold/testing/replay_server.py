@@ -57,7 +57,7 @@ async def serve_replay(
 
     Args:
         source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece of a body is sent as one HTTP
-        chunk.
+            chunk.
         host: the loopback address on which the server listens.
         port: the port; 0 chooses a free port.
 

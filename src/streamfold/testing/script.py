@@ -160,7 +160,7 @@ def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
 
 
 def think(*content: str) -> ScriptedTurn:
-    """Creates a step with reasoning text. It is streamed like the text of `say`. `think("")` creates hidden
+    """Creates a step with reasoning text, which is streamed like the text of `say`. `think("")` creates hidden
     reasoning.
     """
     return _said("think", content)
@@ -254,7 +254,7 @@ def fail(
         retry_after: the value of the `Retry-After` header in seconds. It is allowed only with an HTTP status.
 
     Raises:
-        ConfigError: a server can't fail in this way.
+        ConfigError: `error` isn't a failure of a server, or an argument doesn't fit this failure.
     """
     if isinstance(error, StreamfoldError):
         return _of_instance(error, message, code, retry_after)

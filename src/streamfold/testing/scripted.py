@@ -203,8 +203,8 @@ class ScriptedProvider(ProviderDouble):
             `finish`, `pause`, `fail`), or a list of texts and steps. It can also be a function that is called with the
             `SentRequest` and returns one of these.
         then: the turn for each request after the last turn. By default, such a request raises ScriptError.
-        provider: the provider to replace; see `Provider.from_config`. The double uses its wire format, quirks and
-            dialect, but not its API key and base URL. Default: Chat Completions without quirks.
+        provider: the provider to replace; see `Provider.from_config`. The double uses the provider's wire format,
+            quirks and dialect, but neither its API key nor its base URL. Default: Chat Completions without quirks.
         hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that each failure reaches the
             application. With retries, each attempt uses one turn.
 
