@@ -50,8 +50,8 @@ class BodyStep(NamedTuple):
     """The next step of a response body.
 
     Attributes:
-        delay: the time to wait before the step, in seconds. It may be infinite.
-        data: the bytes to send after the delay. It may be empty.
+        delay: the time to wait before the step, in seconds, perhaps infinite.
+        data: the bytes to send after the delay, perhaps none.
         ending: how the body ends after this step: "end" (it is complete), "cut" (the connection closes without the
             body's last chunk) or "reset" (a TCP reset). None if the body continues.
     """

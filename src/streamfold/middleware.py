@@ -76,8 +76,8 @@ class Middleware(BaseChatModel):
         """Returns the reply to deliver to the caller. The reply should match the delivered chunks. To change it, create
         a copy with `dataclasses.replace`.
 
-        Also called for the partial reply of an error. The partial reply contains the text of the chunks that were
-        delivered before the error.
+        streamfold also calls this method for the partial reply of an error, which contains the text of the chunks that
+        were delivered before the error.
         """
         return reply
 

@@ -145,7 +145,7 @@ def json_reader(what: str, read: Callable[[Any], T], limits: Limits) -> Callable
 
     Args:
         what: a description of the expected value, for error messages.
-        read: a function that converts the JSON value to the result. It raises ValueError if the value is unexpected.
+        read: a function that converts the JSON value to the result, or raises ValueError if the value is unexpected.
     """
 
     async def read_json(exchange: Exchange) -> T:

@@ -239,9 +239,10 @@ class Fallback(BaseChatModel):
         model = Fallback(Provider.from_config("kimi:kimi-k2.6"), Provider.from_config("openai:gpt-6-luna"))
 
     `Fallback` skips a model that doesn't support the request or whose API key is missing. For `cooldown` seconds after
-    a failure, it skips the failed model, unless all other models fail too. Then one request tests whether the model
-    works again. If a model fails after its first chunk, no other model is tried. The error contains the partial answer.
-    `reply.attempts` and `error.attempts` list the failed and skipped models and the reason for each.
+    a failure, it skips the failed model, unless all other models fail too. After the cooldown, one request tests
+    whether the model works again. If a model fails after its first chunk, no other model is tried. The error contains
+    the partial answer. `reply.attempts` and `error.attempts` list the failed and skipped models and the reason for
+    each.
 
     With `continue_text`, the next model continues the text of an answer that broke off, unless a tool call had begun.
     Models that can't continue a text (see `ChatQuirks.continues`) are skipped. `reply.text` then contains the text of

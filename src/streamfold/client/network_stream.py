@@ -1,4 +1,4 @@
-"""`NetworkStream` requests an answer from the network. It retries until the first chunk, reconnects, and continues
+"""`NetworkStream` requests an answer from the network, retries until the first chunk, reconnects, and continues
 answers.
 
 An answer may need several HTTP requests, because some providers pause an answer (`Finish.continues`). Each response is
@@ -7,7 +7,7 @@ responses of all parts. So tool calls are delivered at the end of the last part,
 parts.
 
 streamfold can retry the request for a later part until that part's first chunk has arrived. So each attempt has a
-temporary decoder. Then the answer's decoder parses the bytes of the successful attempt again.
+temporary decoder. The answer's decoder then parses the bytes of the successful attempt again.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class AnswerReader:
         """Appends this response to an answer that has earlier parts. Returns the chunks that have already arrived.
 
         Args:
-            decoder: the decoder of the answer. It has decoded the earlier parts.
+            decoder: the answer's decoder, which has decoded the earlier parts.
         """
         part, self.decoder, self._has_delivered = self.decoder, decoder, True
         received, self._received = self._received or [], None

@@ -1,5 +1,5 @@
-"""`PreparedCall`: a request in the format of the provider's API. It also creates the decoder for the response, and the
-changed request for a retry.
+"""`PreparedCall`: a request in the format of the provider's API. A prepared call also creates the decoder for the
+response, and the changed request for a retry.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Provider(BaseChatModel):
             turn_cache: see `Provider`. Fallbacks use the same turn cache.
 
         Raises:
-            ConfigError: a key or value is invalid. The message lists the allowed values. Also raised if
-                `max_cost_per_day` is set and the model's prices are unknown.
+            ConfigError: a key or value is invalid (the message lists the allowed values), or `max_cost_per_day` is set
+                and the model's prices are unknown.
         """
         profiles = load_profiles(spec, overrides, config)
         for profile in profiles:
@@ -145,8 +145,8 @@ class Provider(BaseChatModel):
         """Sends requests with aiohttp unless the configuration sets `transport`. aiohttp is faster for many parallel
         streams.
 
-        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. Otherwise streamfold uses httpx, and
-        logs the reason. The setting applies to fallbacks too. Must be called before the first request.
+        aiohttp needs asyncio and HTTP/1.1, and supports only `http://` proxies. If aiohttp can't be used, streamfold
+        uses httpx and logs the reason. The setting applies to fallbacks too. Must be called before the first request.
         """
         self._endpoint.prefer_aiohttp()
         for model in self.fallbacks:
@@ -296,7 +296,7 @@ class Provider(BaseChatModel):
         """Returns the bytes of a file that a hosted tool has created. `reply.files` lists these files.
 
         Args:
-            file: the file. It is downloaded unless the reply already contains its bytes.
+            file: an item of `reply.files`. The file is downloaded unless the reply already contains its bytes.
             max_bytes: the maximum size of the file.
 
         Raises:

@@ -318,8 +318,8 @@ class Restrictions:
         )
 
     def repeats(self, known: Restrictions, learned: Restrictions) -> bool:
-        """Returns True if the server rejected a request that already followed these restrictions. Another retry is then
-        useless.
+        """Returns True if the server rejected a request that already followed these restrictions, so that another retry
+        is useless.
 
         Args:
             known: the restrictions that are known from earlier calls.
@@ -341,9 +341,8 @@ class RestrictionCache:
     """Remembers for an hour which options a provider rejected. An entry belongs to a model, an owner and a combination
     of options.
 
-    A restriction applies to requests that have at least all options of the rejected request. The reason is that a
-    server may reject `temperature` together with reasoning, but accept `temperature` alone. Owners don't share
-    restrictions.
+    A restriction applies to requests that have at least all options of the rejected request, because a server may
+    reject `temperature` together with reasoning, but accept `temperature` alone. Owners don't share restrictions.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

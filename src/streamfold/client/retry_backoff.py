@@ -71,8 +71,8 @@ class RateLimitLease:
     at once.
 
     Args:
-        first: the caller's reservation for the first attempt. It is ignored if another request has used it, or if it
-            belongs to another limiter.
+        first: the caller's reservation for the first attempt. The reservation is ignored if another request has used
+            it, or if it belongs to another limiter.
     """
 
     def __init__(self, limiter: RateLimiter | None, first: Reservation | None = None) -> None:

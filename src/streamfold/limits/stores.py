@@ -38,7 +38,7 @@ class LimitStore(ABC):
         the first response and changes nothing.
 
         Raises:
-            LimitStoreError: the store didn't respond. It may have applied the batch anyway.
+            LimitStoreError: the store didn't respond, but may have applied the batch.
             ConfigError: the store refuses the password.
         """
 
@@ -91,7 +91,7 @@ _shared: list[ref[MemoryLimitStore]] = []
 
 
 def process_store() -> MemoryLimitStore:
-    """Returns the store "memory" of this process. It exists as long as a limiter uses it."""
+    """Returns the store "memory" of this process, which exists as long as a limiter uses it."""
     store = _shared[0]() if _shared else None
     if store is None:
         store = MemoryLimitStore()

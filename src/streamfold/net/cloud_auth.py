@@ -41,7 +41,7 @@ _REFRESH_BEFORE = 300
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The headers that authenticate one attempt of a request. Their values are secrets.
+    """The secret headers that authenticate one attempt of a request.
 
     Attributes:
         generation: a number that identifies the credentials of this signature. Later credentials have higher numbers.

@@ -89,7 +89,9 @@ class _Unpacker(Protocol):
 
 
 class _Unpacked:
-    """An iterator over a decompressed body. It isn't a generator, because an abandoned generator would stay open."""
+    """An iterator over a decompressed body. The class isn't a generator, because an abandoned generator would stay
+    open.
+    """
 
     def __init__(self, raw: AsyncIterator[bytes], unpackers: list[_Unpacker]) -> None:
         self._raw = raw

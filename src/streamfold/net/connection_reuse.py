@@ -355,8 +355,7 @@ def end_unless_silent(response: httpx.Response) -> None:
 def _is_silent(response: httpx.Response, network: Any) -> bool:
     """Returns True if neither h11, TLS, anyio's stream nor the socket of an httpx connection contains unread bytes.
 
-    Returns False if this is unknown. Also returns False for TLS on trio, because nested TLS looks like a single layer
-    there.
+    Returns False if this is unknown, and for TLS on trio, because nested TLS looks like a single layer there.
     """
     try:
         tls = network.get_extra_info("ssl_object")
@@ -386,9 +385,7 @@ def _has_queued(network: Any) -> bool:
 
 
 def is_readable(socket: Any) -> bool:
-    """Returns True if a socket has unread bytes or the peer has closed it. Also returns True for a closed socket and
-    for None.
-    """
+    """Returns True if a socket has unread bytes or the peer has closed it, and for a closed socket or None."""
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):

@@ -57,8 +57,8 @@ def clear_frames(error: BaseException) -> None:
     Functions that are still running keep their variables. Exceptions that `raise ... from None` hides are dropped.
 
     Frames of other libraries, and streamfold's frames in network errors, are removed from the traceback instead of
-    cleared. The reason is that httpcore raises one error in several tasks. So a traceback may contain frames of
-    suspended coroutines, and clearing such a frame would stop the coroutine.
+    cleared, because httpcore raises one error in several tasks. A traceback may thus contain frames of suspended
+    coroutines, which would stop if their frames were cleared.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:

@@ -1,5 +1,5 @@
-"""Creates a provider's HTTP client, which belongs to one event loop. It is an httpx client that may send with aiohttp,
-httpx2 or WebSockets.
+"""Creates a provider's HTTP client for one event loop: an httpx client that may send with aiohttp, httpx2 or
+WebSockets.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """A response body that raises httpx's exceptions. It isn't a generator, because generators need explicit
+    """A response body that raises httpx's exceptions. The class isn't a generator, because generators need explicit
     closing.
     """
 

@@ -21,7 +21,7 @@ _MOST_BUFFERED = 1000  # pieces; a body in memory may be endless, and never wait
 
 
 class HTTPRequest(NamedTuple):
-    """An HTTP request before it is sent. Its repr doesn't contain the URL and the headers, because they may contain
+    """An HTTP request before it is sent. The repr contains neither the URL nor the headers, because they may contain
     secrets.
 
     Attributes:

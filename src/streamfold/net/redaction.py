@@ -33,7 +33,7 @@ _SIGNED_WITH = re.compile(r"(?:Credential|Signature)=([^/,\s]+)")  # the parts o
 def is_placeholder(secret: str) -> bool:
     """Returns True for a secret that is a short word of letters or digits, such as "test".
 
-    Such a word is probably not a real secret, and it also occurs in other texts.
+    A short word is probably not a real secret, and occurs in other texts too.
     """
     return len(secret) <= _WORD and (secret.isalpha() or secret.isdigit())
 
@@ -107,8 +107,8 @@ _STARTS = "sk pk rk gsk xai nvapi pplx hf tvly ghp gho ghu ghs ghr github_pat gl
 
 
 def _patterns() -> Iterator[tuple[str, str]]:
-    """Yields regular expressions for API keys, bearer tokens, JSON web tokens and cloud credentials. Each comes with
-    the prefix of the keys that it matches.
+    """Yields the prefixes of API keys, bearer tokens, JSON web tokens and cloud credentials, each with a regular
+    expression for the entire secret.
 
     Each expression begins with literal letters, followed by a lookbehind and bounded lookaheads. Other expressions are
     a hundred times slower.
@@ -374,9 +374,9 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
     """Returns the replacements that remove secrets from strings that may continue each other.
 
-    Strings are also joined if only their field names are the same. One reason is that in Gemini's API, clients join the
-    text of several parts. Another is that a truncated event doesn't say which part it continues. Joining too many
-    strings does no harm, because only secrets are removed.
+    Strings are also joined if only their field names are the same, because clients of Gemini's API join the text of
+    several parts, and because a truncated event doesn't say which part it continues. Joining too many strings does no
+    harm, because only secrets are removed.
     """
     texts = [piece.text for piece in pieces]
     for sequence in _sequences(pieces):

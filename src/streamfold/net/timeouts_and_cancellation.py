@@ -32,8 +32,8 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the timeouts for an answer that isn't streamed. These timeouts allow more time for the first byte,
-    because the server sends nothing before the answer is complete.
+    """Returns the timeouts for an answer that isn't streamed, with more time for the first byte, because the server
+    sends nothing before the answer is complete.
     """
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
@@ -234,7 +234,8 @@ class ReadTimer:
     """Ends reads of a response body at their deadlines, on asyncio. All reads of a body share one timer.
 
     Args:
-        expire: a function that is called if a read still waits at its deadline. It must shut down the connection.
+        expire: a function that is called if a read still waits at its deadline. The function must shut down the
+            connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, expire: Callable[[], None]) -> None:
@@ -258,7 +259,7 @@ class ReadTimer:
         self._reading = False
 
     def close(self) -> None:
-        """Stops the timer. It can't be started again."""
+        """Stops the timer for good."""
         self._closed = True
         self._set(inf)
 

@@ -305,7 +305,7 @@ class _Connection:
 
 
 class _Body(httpx.AsyncByteStream):
-    """The SSE events of an answer as a response body. It isn't a generator, because generators need explicit
+    """The SSE events of an answer as a response body. The class isn't a generator, because generators need explicit
     closing.
     """
 

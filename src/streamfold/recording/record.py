@@ -121,8 +121,8 @@ class Capture(httpx.AsyncByteStream):
 
 
 def default_name(request: RecordedRequest) -> str:
-    """Returns the name for a recording without a configured name. It is the model's name, or else the last part of the
-    URL's path.
+    """Returns the name for a recording without a configured name: the model's name, or else the last part of the URL's
+    path.
     """
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
@@ -132,7 +132,7 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
     """Returns the recording of a captured response and its request, without secrets.
 
     Args:
-        adapter: the wire format. It is ignored if the request's path belongs to another wire format.
+        adapter: the wire format, which is ignored if the request's path belongs to another wire format.
     """
     request, path = capture.request, capture.request.path.partition("?")[0]
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
@@ -258,7 +258,7 @@ class RecordingDraft:
     """The new recordings of one conversation, in a temporary folder beside the target folder.
 
     Attributes:
-        folder: the temporary folder. It is created when the first recording is written.
+        folder: the temporary folder, which is created when the first recording is written.
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -277,8 +277,8 @@ class RecordingDraft:
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Returns the reason why the new recordings must not replace older ones: a response is missing or has failed.
-        Returns None if they may replace them.
+        """Returns the reason why the new recordings must not replace older ones (a response is missing or has failed),
+        or None if they may.
         """
         if not (files := self._files()):
             return "there was no response, or it is still open"
@@ -321,7 +321,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
 
     Args:
         transport: the transport that sends the requests.
-        directory: the folder for the files. It is created if it doesn't exist.
+        directory: the folder for the files, which is created if it doesn't exist.
         name: the name of the recordings, such as `kimi/hello`. Without a name, each recording is named after its model,
             and no older file is replaced.
         secrets: additional texts to remove. The secrets of the provider that sends the requests are always removed.
@@ -331,7 +331,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         written: the paths of the finished recordings, without a suffix, in the order in which the responses ended.
 
     Raises:
-        ConfigError: the name or a secret is invalid. Also raised by a request if the files can't be written.
+        ConfigError: the name or a secret is invalid, or the files of a response can't be written.
     """
 
     def __init__(

@@ -375,7 +375,7 @@ def split_body(recording: Recording, cuts: str = "recorded") -> list[bytes]:
 
 
 def with_delays(recording: Recording, cuts: str = "recorded", speed: Speed = "instant") -> list[tuple[float, bytes]]:
-    """Splits a recording's body into pieces. Each comes with the number of seconds to wait before it is sent.
+    """Splits a recording's body into pieces. Returns each piece with the number of seconds to wait before it is sent.
 
     Args:
         speed: "instant", "recorded" or a number of pieces per second. With "recorded", each byte is sent at its

@@ -253,7 +253,7 @@ class ReplayTransport(httpx.AsyncBaseTransport):
         requests: the requests that the transport received.
 
     Raises:
-        ConfigError: an argument is invalid. Also raised by a request if no recording is left.
+        ConfigError: an argument is invalid, or no recording is left for a request.
         ReplayMismatch: a request differs from the recorded request.
     """
 
@@ -300,7 +300,9 @@ class ReplayTransport(httpx.AsyncBaseTransport):
 
 
 class _StepBody(httpx.AsyncByteStream):
-    """A response body that consists of steps. It isn't a generator, because trio warns about abandoned generators."""
+    """A response body that consists of steps. The class isn't a generator, because trio warns about abandoned
+    generators.
+    """
 
     def __init__(self) -> None:
         self.ending: Ending | None = None

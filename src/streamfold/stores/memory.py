@@ -38,7 +38,7 @@ class _Owner:
 
 
 class MemoryStore:
-    """A `Store` in the memory of this process. Its values are lost when the process ends.
+    """A `Store` in the memory of this process, which loses its values when the process ends.
 
     Args:
         retention: the limits of the store.

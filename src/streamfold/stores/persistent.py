@@ -148,7 +148,8 @@ def open_store(where: str, retention: Retention | None = None, *, table: str = "
         where: the URL of the store: "memory", `sqlite:///PATH`, or `valkey://HOST:PORT/DATABASE` for a Valkey or Redis
             server. `valkeys://` uses TLS. PATH is relative to the working directory, or absolute after a fourth slash.
         retention: the limits of the store.
-        table: a name for the kind of data. Stores with different names share no records, even in the same database.
+        table: a name for this kind of data, such as "calls". Stores with different names share no records, even in the
+            same database.
         present: True if other processes can find out with `Store.runs` whether this process is still running.
 
     Raises:

@@ -59,13 +59,13 @@ _TOUCHED = 0.05  # part of the age after which another use of a record is writte
 
 
 class PrivateDatabase:
-    """An SQLite file that several threads and processes can use. Only the current user may read it. The first use opens
-    the file.
+    """An SQLite file that several threads and processes can use, but only the current user may read. The first use
+    opens the file.
 
     Args:
         schema: SQL statements that create missing tables.
         patience: the maximum time to wait for another process or thread, in seconds.
-        durable: True if committed data must survive a power failure. This makes commits slower.
+        durable: True if committed data must survive a power failure, at the price of slower commits.
 
     Raises:
         ConfigError: the folder of the file doesn't exist.

@@ -33,8 +33,8 @@ class Retention:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
         age: the number of seconds after its last use at which a record expires.
-        evicts: True if a full store may delete records. False for data that must not be lost before `age`. A write to a
-            full store then raises StoreError, and the store raises ConfigError for a server that may evict keys.
+        evicts: True if a full store may delete records. False for data that must not be lost before `age`: a write to a
+            full store raises StoreError, and the store raises ConfigError for a server that may evict keys.
 
     Raises:
         ConfigError: a limit isn't greater than 0.

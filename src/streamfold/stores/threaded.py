@@ -1,4 +1,6 @@
-"""The base class of stores whose calls block. The calls run in threads, with a timeout and a pause after a failure."""
+"""The base class of stores whose calls block. Runs the calls in threads with a timeout, and refuses calls for a second
+after a failed call.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,7 @@ class _Call(Generic[T]):
 
     Attributes:
         began, ended: True if the thread has started or finished the call.
-        found: a list with the result of the call. It is empty before the call has finished, and after a failure.
+        found: a list with the call's result. Empty before the call has finished, and after a failure.
     """
 
     def __init__(self, availability: Availability, call: Callable[[], T]) -> None:

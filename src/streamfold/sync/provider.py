@@ -103,7 +103,7 @@ class Provider:
         tool_choice: ToolChoice = "auto",
         **options: Unpack[ChatOptions],
     ) -> ChatStream:
-        """Returns a response stream. It is an iterator of `StreamChunk` and a context manager.
+        """Returns a response stream, which is an iterator of `StreamChunk` and a context manager.
 
         See `streamfold.Provider.chat_stream`.
         """

@@ -1,4 +1,4 @@
-"""`LoopThread`: the background thread of a synchronous provider. Its event loop runs the provider's coroutines.
+"""`LoopThread`: the background thread of a synchronous provider, whose event loop runs the provider's coroutines.
 
 anyio's blocking portal isn't used, because a finalizer can't stop the portal without waiting, and because an ending
 portal starts a thread, which Python 3.12 and later don't allow while the interpreter exits.

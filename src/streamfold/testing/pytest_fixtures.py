@@ -64,7 +64,7 @@ class ReplayFixture:
         folders: the folders from the ini option `streamfold_fixtures`.
         beside: the path of the test file.
         root: pytest's root folder.
-        faults: the faults from the marker `streamfold_faults`. These faults are applied before the faults of a call.
+        faults: the faults from the marker `streamfold_faults`, which are applied before the faults of a call.
         record: the value of the option `--streamfold-record`.
         test: the id of the test, for messages.
 

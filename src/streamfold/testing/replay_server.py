@@ -1,4 +1,4 @@
-"""An HTTP server on a loopback address that replays recordings. It can also reset TCP connections.
+"""An HTTP server on a loopback address that replays recordings, and can reset TCP connections.
 
 The server is for demonstrations and for clients that don't use httpx. For httpx clients, use `ReplayTransport`. Each
 connection has its own thread and serves one request.

@@ -167,7 +167,7 @@ def think(*content: str) -> ScriptedTurn:
 
 
 def refuse(*content: str) -> ScriptedTurn:
-    """Creates a step with a refusal. It is streamed like the text of `say`, and appears in `reply.refusal`."""
+    """Creates a step with a refusal, which is streamed like the text of `say` and appears in `reply.refusal`."""
     return _said("refuse", content)
 
 
@@ -237,7 +237,7 @@ def fail(
     code: str | None = None,
     retry_after: float | None = None,
 ) -> Fail:
-    """Creates a step in which the response fails. It must be the last step of its turn.
+    """Creates a step in which the response fails, and which must be the last step of its turn.
 
         fail(429, retry_after=1)                   an HTTP error status
         fail(RateLimitError, "slow down")          the same, as the class of the raised error
@@ -251,7 +251,7 @@ def fail(
         error: an HTTP status, an error message, or an error of streamfold as a class or an instance.
         message: the server's error message.
         code: the server's error code.
-        retry_after: the value of the `Retry-After` header in seconds. It is allowed only with an HTTP status.
+        retry_after: the value of the `Retry-After` header in seconds. Allowed only with an HTTP status.
 
     Raises:
         ConfigError: `error` isn't a failure of a server, or an argument doesn't fit this failure.

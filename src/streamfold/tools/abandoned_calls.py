@@ -41,7 +41,7 @@ class AbandonedCalls:
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function that is called with a tool call's id and an id from the user interface. It returns True
+        is_shown_as: a function that is called with a tool call's id and an id from the user interface, and returns True
             if both ids mean the same tool call.
     """
 

@@ -353,7 +353,7 @@ class Approval:
     """A requested approval, as a journal stores it.
 
     Attributes:
-        nonce: a random text that the application's server created. It is valid for one decision only.
+        nonce: a random text that the application's server created, valid for one decision only.
         key: the journal key of the tool call, as `call_key` returns it.
     """
 

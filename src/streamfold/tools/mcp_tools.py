@@ -1,4 +1,4 @@
-"""`McpTools`: the tools of an MCP server as `Tool`s. It uses the official MCP SDK (extra `mcp`)."""
+"""`McpTools`: the tools of an MCP server as `Tool`s, by means of the official MCP SDK (extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -88,18 +88,17 @@ class McpTools:
         env: additional environment variables for the command, such as secrets.
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: an HTTP client that you have created, to be used instead of `headers`. It is an
-            `httpx.AsyncClient`, or an `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close it.
-        prefix: a text to insert before the name of each tool. It is needed if two servers have tools with the same
-            name.
+        http_client: an HTTP client that you have created, to be used instead of `headers`: an `httpx.AsyncClient`, or
+            an `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close the client.
+        prefix: a text to insert before the name of each tool, needed if two servers have tools with the same name.
         allowed_tools: the names of the tools that the model may call, without the prefix. By default, the model may
             call all tools.
-        needs_approval: True, False or a function, as for `Tool`. It can also be a list of the names of tools that need
-            approval, without the prefix.
+        needs_approval: True, False or a function, as for `Tool`, or a list of the names of tools that need approval,
+            without the prefix.
         connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
         call_timeout: the maximum time for a tool call, in seconds. None disables the limit.
-        on_progress: a synchronous or async function that is called when a tool reports its progress. Its arguments are
-            the tool's name, the progress, the total or None, and a message or None.
+        on_progress: a synchronous or async function that is called when a tool reports its progress, with the tool's
+            name, the progress, the total or None, and a message or None.
         sampling_callback: a function that handles the server's sampling requests, as for the SDK's `ClientSession`.
             Without this function, streamfold refuses sampling requests.
         elicitation_callback: a function that handles the server's questions to the user, as for the SDK's

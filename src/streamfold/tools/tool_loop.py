@@ -81,14 +81,14 @@ _Status: TypeAlias = Literal["running", "answered", "read", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class RunHooks:
-    """Functions that a run calls, for example for tracing. They must not block. If a hook raises an exception,
+    """Functions that a run calls, for example for tracing. The functions must not block. If a hook raises an exception,
     streamfold logs it and continues the run.
 
     Attributes:
         reading: a function that returns a context manager, which is active while requests are sent and tools run.
         calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
-            Returns a context manager that is active during the tool call. Its `as` value is a function that is called
-            with the `ToolResult`.
+            Returns a context manager that is active during the tool call. The context manager's `as` value is a
+            function that is called with the `ToolResult`.
         on_stop: called when the run has ended, was closed or has paused. The arguments are the run, and the error that
             ended the run, or None.
     """
@@ -178,7 +178,7 @@ class RunSettings:
 
 
 class ToolRun(AsyncIteration, AsyncContext):
-    """An async iterator over the chunks of all turns of a tool run. It is also an async context manager that closes the
+    """An async iterator over the chunks of all turns of a tool run, and an async context manager that closes the
     connection.
 
     The last chunk of each turn has `finished=True` and contains the tool calls. The tools run when you read the next
@@ -308,7 +308,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         denial.
 
         Args:
-            reason: the reason for the denial. It is sent to the model.
+            reason: the reason for the denial, which is sent to the model.
             nonce: see `approve`.
 
         Raises:
@@ -775,16 +775,16 @@ def run_tools(
         messages: the conversation. A string becomes one user message.
         tools: typed functions, `Tool`s that have a function, and groups of tools such as `McpTools`. Each turn uses the
             tools that a group contains at that time.
-        external: tools that run elsewhere, for example in a browser. They need no function.
+        external: tools that run elsewhere, for example in a browser, and need no function.
         max_turns: the maximum number of requests to the model. The default is 10.
         tool_choice: the tool choice for the first turn. Later turns use "auto": if every turn forced a tool call, the
             model could never finish. Only the tool choice "none" applies to all turns.
-        on_tool_error: a synchronous or async function that is called with the tool call and the tool's exception. It
+        on_tool_error: a synchronous or async function that is called with the tool call and the tool's exception, and
             returns the message for the model, or None for the default message. If `on_tool_error` raises an exception,
             the run ends.
-        approve: a synchronous or async function that is called with each tool call that needs approval. It returns True
-            if the tool call may run. With this function, the run doesn't pause for approvals. The function also decides
-            about tool calls of `HostedMcpServer(require_approval=...)`.
+        approve: a synchronous or async function that is called with each tool call that needs approval, and returns
+            True if the tool call may run. With this function, the run doesn't pause for approvals. The function also
+            decides about tool calls of `HostedMcpServer(require_approval=...)`.
         journal: records which tool calls have started, so that each runs only once even if the saved state is copied.
         hooks: functions that the run calls, such as `otel_run_hooks()` from the package `streamfold-integrations`.
         owner: the user or tenant to which the run belongs. The saved state and all journal keys contain the owner. By
