@@ -12,7 +12,7 @@ TIED = 50  # owners with equally much, among which the oldest record is looked f
 
 
 class StoreError(StreamfoldError):
-    """A store can't be used, or is full and must not delete records to make room.
+    """A store can't be used, or is full and must not delete records.
 
     Attributes:
         found: the values that the store read before it failed.
