@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import signature
 from random import Random
-from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -61,12 +61,8 @@ class BodyStep(NamedTuple):
     ending: Ending | None = None
 
 
-class Filter(Protocol):
-    """Replaces the steps of a response body one by one. Holds back at most one SSE event."""
-
-    def feed(self, step: BodyStep) -> Iterable[BodyStep]:
-        """Returns the steps that replace this step."""
-        ...
+Filter: TypeAlias = Callable[[BodyStep], Iterable[BodyStep]]
+"""Returns the steps that replace one step of a response body. Holds back at most one SSE event."""
 
 
 class Chain:
@@ -84,7 +80,7 @@ class Chain:
         """Returns the steps that replace this step. Returns an empty list after the end of the body."""
         steps = [] if self.ended else [step]
         for each in self._filters:
-            steps = [made for taken in steps for made in each.feed(taken)]
+            steps = [made for taken in steps for made in each(taken)]
         for number, made in enumerate(steps, 1):
             if made.ending:
                 self.ended = made.ending
@@ -169,14 +165,6 @@ class Edit:
         )
 
 
-class Delay:
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def feed(self, step: BodyStep) -> Iterator[BodyStep]:
-        yield step._replace(delay=step.delay + self._seconds) if step.data else step
-
-
 _WEB_PAGE = "<html><head><title>502 Bad Gateway</title></head><body>The proxy lost its server.</body></html>\n\n"
 
 
@@ -215,7 +203,7 @@ class _Placed(Fault):
             raise ConfigError(f"{type(self).__name__}: after_bytes and after_events can't be combined")
 
     def _insert(self, *steps: BodyStep) -> list[Filter]:
-        return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events)]
+        return [Insert(steps, after_bytes=self.after_bytes, after_events=self.after_events).feed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -236,7 +224,7 @@ class cut_after(Fault):
             raise ConfigError("cut_after: give bytes= or events=, one of them")
 
     def filters(self) -> list[Filter]:
-        return [Insert([BodyStep(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events)]
+        return [Insert([BodyStep(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events).feed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -285,7 +273,7 @@ class slow(Fault):
     head: Seconds = field(default=0.0, kw_only=True)
 
     def filters(self) -> list[Filter]:
-        return [Delay(self.seconds)]
+        return [lambda step: [step._replace(delay=step.delay + self.seconds) if step.data else step]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -330,7 +318,7 @@ class _Edited(Fault):
         Fault.__post_init__(self)
 
     def _edit(self, edit: Callable[[int, bytes], bytes]) -> list[Filter]:
-        return [Edit((self.events,) if isinstance(self.events, int) else self.events, edit)]
+        return [Edit((self.events,) if isinstance(self.events, int) else self.events, edit).feed]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
