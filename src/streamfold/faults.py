@@ -221,7 +221,7 @@ class cut_after(Fault):
     def __post_init__(self) -> None:
         Fault.__post_init__(self)
         if (self.bytes is None) == (self.events is None):
-            raise ConfigError("cut_after: give bytes= or events=, one of them")
+            raise ConfigError("cut_after: pass either bytes= or events=")
 
     def filters(self) -> list[Filter]:
         return [Insert([BodyStep(0.0, ending="cut")], after_bytes=self.bytes, after_events=self.events).feed]

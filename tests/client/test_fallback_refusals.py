@@ -120,7 +120,7 @@ async def test_the_window_of_the_next_model() -> None:
                 ("first", "ContextLengthError"),
                 ("small", None),
             ]
-            assert reply.attempts[1].problem == "the prompt was too long, and the model's context window is 8192 tokens"
+            assert reply.attempts[1].problem == "the prompt is too long for the model's context window of 8192 tokens"
             assert (await Fallback(one, unknown).chat("Hello")).text == "Hi"
             with pytest.raises(ContextLengthError) as caught:
                 await Fallback(one, small).chat("Hello")

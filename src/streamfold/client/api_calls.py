@@ -125,7 +125,7 @@ async def fetch_file(endpoint: Endpoint, file: GeneratedFile, max_bytes: int) ->
     profile = endpoint.profile
     if file.file_id is None:
         where = f": it is at {file.url}" if file.url else ""
-        raise ConfigError(f"the file has no id of a file at {profile.name!r}{where}")
+        raise ConfigError(f"the file can't be downloaded from {profile.name!r}, because it has no file_id{where}")
     path, headers = profile.make_adapter(profile.resolve().model).file_request(file)
 
     async def read(exchange: Exchange) -> bytes:

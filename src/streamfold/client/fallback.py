@@ -210,7 +210,7 @@ class _FallbackAnswer(WrappedAnswer):
             if window is None or all(size <= window for size in self._too_long):
                 return position, source
             self._skip(
-                position, ConfigError(f"the prompt was too long, and the model's context window is {window} tokens")
+                position, ConfigError(f"the prompt is too long for the model's context window of {window} tokens")
             )
         unset = all(isinstance(problem, NotConfiguredError) for problem in self._problems)
         raise (NotConfiguredError if unset else ConfigError)("; ".join(map(str, self._problems)))

@@ -263,7 +263,7 @@ class EntraSigner(_ThreadedSigner):
 
         said = Redactor(guess=True).text(str(exc.args[0]) if exc.args else type(exc).__name__)
         if isinstance(exc, ServiceRequestError | ServiceResponseError):
-            return APIConnectionError(f"no token of Microsoft Entra ID: {said}", retryable=True)
+            return APIConnectionError(f"Microsoft Entra ID could not be reached: {said}", retryable=True)
         # The chain of credentials has one class for missing and for refused ones.
         if isinstance(exc, CredentialUnavailableError) or "failed to retrieve a token from the included" in said:
             return self._missing(
@@ -271,7 +271,7 @@ class EntraSigner(_ThreadedSigner):
                 f" ({said.partition(chr(10))[0]})"
             )
         if isinstance(exc, ClientAuthenticationError | AzureError):
-            return AuthenticationError(f"no valid identity of Microsoft Entra ID: {said}", status_code=401)
+            return AuthenticationError(f"no valid Microsoft Entra ID credentials: {said}", status_code=401)
         return None
 
 

@@ -237,7 +237,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
     # What tests put in the place of the class has no connections.
     if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
         name = type(transport).__module__.partition(".")[0]
-        raise ConfigError(f"connections can't be checked with this version of {name}: install an older version of it")
+        raise ConfigError(f"connections can't be checked with this version of {name}: install an older version")
     options: dict[str, Any] = {"ssl_context": verify, "http2": http2, "keepalive_expiry": KEEPALIVE_EXPIRY}
     options["max_connections"] = options["max_keepalive_connections"] = None
     pool, begins_with_http = httpcore.AsyncConnectionPool, True

@@ -27,7 +27,7 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise BlockingIOError(f"{path} is held by another process") from error
+        raise BlockingIOError(f"{path} is locked by another process") from error
     return file
 
 
