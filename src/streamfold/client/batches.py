@@ -49,7 +49,7 @@ class BatchRequest:
         return self._api.line(name, self._call.sent)
 
     def reply(self, result: BatchResult) -> Reply:
-        """Parses the response to this request, and returns the reply.
+        """Parses the batch API's response to this chat request, and returns the reply.
 
         Raises:
             APIError: the request failed, or the answer is incomplete.
@@ -99,7 +99,7 @@ class BatchClient:
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:
-        """Converts the arguments of `chat` to a request for a batch. Raises ConfigError if they are invalid."""
+        """Converts the arguments of `chat` to a request for a batch. Raises ConfigError for invalid ones."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)

@@ -101,7 +101,7 @@ class PreparedCall:
 
     @classmethod
     def of(cls, endpoint: Endpoint, params: ChatParams, *, batched: bool = False) -> PreparedCall:
-        """Prepares the request for the arguments of `chat`. Raises ConfigError if they are invalid.
+        """Prepares the request for the arguments of `chat`. Raises ConfigError for invalid arguments.
 
         Args:
             batched: True if the request is part of a batch, which always uses the model's usual wire format.

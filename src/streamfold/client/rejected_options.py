@@ -98,7 +98,8 @@ class OptionRestriction:
 def option_restriction(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
 ) -> OptionRestriction | None:
-    """Returns how to send the rejected option, or None if the rejection isn't about an option that may be changed.
+    """Returns how to send the rejected option again, or None if the server rejected something that streamfold must not
+    change.
 
     streamfold never changes messages, tools, the response format, `extra_body`, or an option that wasn't sent.
 

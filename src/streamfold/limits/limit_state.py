@@ -127,7 +127,7 @@ class Batch:
     applies it only once.
 
     Attributes:
-        holder: the id of the limiter.
+        holder: a random id of the limiter.
         number: a number that is higher for each later batch of the limiter. 0 means that the batch is never sent twice.
         lease: the number of seconds without a batch after which the store assumes that the limiter has crashed. The
             store then releases the limiter's slots and reserved money, except for the average cost of its requests. 0
@@ -196,7 +196,7 @@ class Grant:
     slots: bool = False
 
     def given_back(self, requests: int = 1) -> Charge:
-        """Returns the charge that releases the reservation for some of the requests."""
+        """Returns the `Charge` that releases the reservations of some of the granted requests."""
         return Charge(
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,

@@ -373,8 +373,8 @@ class Reservation:
         self._rate_limit: RateLimit | None = None
 
     def charge(self, usage: Usage | None = None, cost: Cost | None = None, *, partial: bool = False) -> None:
-        """Records the usage and the cost of the answer. For None or an impossible value, the limiter charges the
-        average of other answers.
+        """Records the usage and the cost of the answer. If `usage` or `cost` is None or an impossible value, the
+        limiter charges the average of other answers instead.
 
         Args:
             partial: True if the answer was cut off. The cost of such an answer may be unknown even if the prices are

@@ -96,7 +96,7 @@ class PrivateDatabase:
 
         Raises:
             ConfigError: the file can't be opened, or isn't a database.
-            sqlite3.Error: the database can't be used now.
+            sqlite3.Error: the database is locked, full or damaged.
         """
         with self.lock:
             if self._open is None:
