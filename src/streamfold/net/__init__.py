@@ -20,7 +20,7 @@ Provisional: a minor version may change or remove a name without a deprecation.
 
 from ..public_names import set_public_module
 from ..urls import is_loopback
-from .cloud_auth import SIGNERS, Signer, make_signer
+from .cloud_auth import Signer, make_signer
 from .compression import body_codings, unpacked_pieces
 from .error_redaction import clear_frames, redact_error, scrubs_traceback
 from .exchange import Exchange

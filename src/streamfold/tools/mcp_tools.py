@@ -301,12 +301,10 @@ class McpTools:
             return
         from mcp.client.streamable_http import streamable_http_client
 
-        options: dict[str, Any] = {}
         async with AsyncExitStack() as stack:
             client: Any = self._http_client
             is_version_2 = hasattr(sdk, "Client")
-            if is_version_2:
-                options["max_sse_event_size"] = _MAX_EVENT
+            options: dict[str, Any] = {"max_sse_event_size": _MAX_EVENT} if is_version_2 else {}
             if client is None:
                 http = import_module("httpx2" if is_version_2 else "httpx")
                 timeout = http.Timeout(30, read=None)  # calls have their own timeout
