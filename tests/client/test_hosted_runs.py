@@ -236,7 +236,7 @@ async def test_a_file_is_fetched_when_somebody_asks(profile: str, file: Generate
         with pytest.raises(ProtocolError, match="larger than 2 bytes"):
             await provider.fetch_file(file, max_bytes=2)
         assert await provider.fetch_file(GeneratedFile(data=b"x")) == b"x"
-        with pytest.raises(ConfigError, match="has no id"):
+        with pytest.raises(ConfigError, match="has no file_id"):
             await provider.fetch_file(GeneratedFile(url="https://a.test/b"))
     assert {(request.method, request.url.path) for request in asked} == {("GET", path)}
     if profile == "anthropic":

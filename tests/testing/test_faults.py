@@ -204,8 +204,8 @@ def test_shown_as_written() -> None:
 @each_row(
     ("make", "says"),
     [
-        (lambda: cut_after(), "cut_after: give bytes= or events="),
-        (lambda: cut_after(bytes=1, events=1), "cut_after: give bytes= or events=, one of them"),
+        (lambda: cut_after(), "cut_after: pass either bytes= or events="),
+        (lambda: cut_after(bytes=1, events=1), "cut_after: pass either bytes= or events="),
         (lambda: reset(after_events=-1), "reset: after_events: must not be less than 0"),
         (lambda: stall(-1), "stall: seconds: must not be less than 0"),
         (lambda: slow(math.inf), "slow: seconds: must be a finite number"),
