@@ -401,7 +401,7 @@ class Adapter(ABC):
         """Converts an event to deltas, in this order: reasoning, text, tool calls, usage, finish.
 
         Raises:
-            ValueError: the event isn't in the API's format. The message gives the reason.
+            ValueError: the event isn't in the API's format. The error message gives the reason.
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
@@ -417,7 +417,7 @@ class Adapter(ABC):
         for a stream.
 
         Raises:
-            ValueError: the body isn't a response in the API's format. The message gives the reason.
+            ValueError: the body isn't a response in the API's format. The error message gives the reason.
         """
         raise ValueError("this adapter supports only streamed answers")
 
@@ -428,7 +428,7 @@ class Adapter(ABC):
             reply: the reply to that request.
 
         Raises:
-            ValueError: the reply contains no such conversation. The message gives the reason.
+            ValueError: the reply contains no such conversation. The error message gives the reason.
         """
         raise ValueError("this adapter doesn't support compactions")
 
@@ -436,7 +436,7 @@ class Adapter(ABC):
         """Returns the number of tokens in a response to a request that counts tokens.
 
         Raises:
-            ValueError: the response has another format. The message gives the reason.
+            ValueError: the response has another format. The error message gives the reason.
         """
         raise ValueError("this adapter can't count tokens")
 

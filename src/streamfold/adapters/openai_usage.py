@@ -54,7 +54,7 @@ def read_openai_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
-    """Yields the number of requests to each hosted tool. OpenRouter and Anthropic send these numbers in
+    """Yields how many requests the server made to each hosted tool. OpenRouter and Anthropic send these numbers in
     `server_tool_use`, and Perplexity sends `num_search_queries`."""
     tools = usage.get("server_tool_use")
     found = {"web_search": usage.get("num_search_queries"), **(tools if isinstance(tools, Mapping) else {})}

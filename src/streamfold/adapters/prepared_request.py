@@ -22,7 +22,8 @@ class PreparedRequest:
     """An HTTP request without the base URL and the API key. The provider adds both.
 
     Attributes:
-        request: the adapted request. Its tools, `names` and `answer_tool` are needed to decode the response.
+        request: the request as `Adapter.rewrite` adapted it. Its tools, `names` and `answer_tool` are needed to decode
+            the response.
         path: the path below the base URL. It may contain a query.
         headers: the headers that the API requires.
         warnings: warnings about changed, dropped or doubtful parts of the request.
@@ -66,7 +67,7 @@ def encode_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[byte
         extra: the caller's `extra_body`, so that an error message can say that a value came from there.
 
     Raises:
-        ConfigError: JSON can't represent a value. The message contains the value's path.
+        ConfigError: JSON can't represent a value in the body. The error message contains the value's path.
     """
     try:
         text = _JSON.encode(body)

@@ -31,8 +31,8 @@ class KimiQuirks(ChatQuirks):
     """How requests differ between Kimi endpoints.
 
     Attributes:
-        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling options. False for
-            other servers, such as vLLM.
+        hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling options, and False
+            for other servers, such as vLLM.
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
         max_tokens_field: the name of the request field for the largest number of output tokens. Moonshot has deprecated
             the name `max_tokens`, but inference engines such as vLLM accept only this name.

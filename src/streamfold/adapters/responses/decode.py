@@ -125,7 +125,7 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCa
     """Decodes the event that begins a tool call. Some servers already send the complete arguments in this event, or
     their first piece.
 
-    Other servers send an empty value here, although the arguments aren't empty.
+    Other servers send empty arguments in this event, and the actual arguments later.
     """
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):

@@ -1,4 +1,4 @@
-"""Converts output items to deltas: each item when it is finished, and all items of the final response."""
+"""Converts output items to deltas: each finished item, and all items of the final response."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """Returns how the response ended. If the event's name and the response have different statuses, the worse status
-    counts, because aimock names every event "completed"."""
+    """Returns how the response ended. If the event's name and the response have different statuses, the worse status is
+    used, because the mock server aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
     word_for_it = next((end for end in _ENDS if end in (said, status)), status)
     details = response.get("incomplete_details")
@@ -186,7 +186,7 @@ _COUNTED = {
 
 
 def _add_tool_requests(usage: dict[str, Any], said: Any, out: list[Delta]) -> None:
-    """Adds the number of requests to each hosted tool to `out`.
+    """Adds to `out` how many requests the server made to each hosted tool.
 
     OpenAI sends these numbers next to the usage object. xAI and Perplexity send them inside the usage object.
     """

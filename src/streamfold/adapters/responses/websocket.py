@@ -1,7 +1,7 @@
 """The Responses API over a WebSocket. Requests become WebSocket messages, and the server's messages become SSE events.
 
 The client sends `{"type": "response.create", ...}` with the fields of a request. Each message from the server is one
-event of the stream. On one connection, the server answers one request after the other. The server keeps each
+event of a response. On one connection, the server answers one request after the other. The server keeps each
 connection's newest response in memory, even if it doesn't store responses. For this reason, the next request can name
 that response and contain only new items.
 
