@@ -373,7 +373,7 @@ class Adapter(ABC):
         Raises:
             ConfigError: the API offers no downloads of files.
         """
-        raise ConfigError(f"files can't be fetched with adapter {self.name!r}")
+        raise ConfigError(f"the API of adapter {self.name!r} offers no downloads of files")
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
         """Returns an object that creates and parses the requests of the provider's batch API.

@@ -262,7 +262,7 @@ class ChatRequestWriter:
         if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
             return hosted
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: this provider has only functions")
+            raise ConfigError(f"the tool {tool.name!r} has the kind {tool.kind!r}: this provider has only functions")
         function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         if tool.strict is not None:
             function["strict"] = tool.strict

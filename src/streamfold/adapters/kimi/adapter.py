@@ -90,7 +90,7 @@ class KimiAdapter(ChatAdapter):
             if len(request.tools) > 128:
                 raise ConfigError(f"Kimi accepts at most 128 tools, not {len(request.tools)}")
             if request.messages[-1].partial and request.options.response_format == "json":
-                raise ConfigError('Kimi refuses partial mode with response_format="json": leave one of them out')
+                raise ConfigError('Kimi refuses a partial message with response_format="json": leave one of them out')
         return super().rewrite(request)
 
     def option_rules(self, request: Request) -> OptionRules:

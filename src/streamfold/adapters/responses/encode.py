@@ -496,7 +496,7 @@ class ResponsesRequestWriter:
         if (hosted := written_hosted(tool, self.hosted_forms)) is not None:
             return hosted
         if tool.kind != "function":
-            raise ConfigError(f"the tool {tool.name!r} is a {tool.kind!r}: pass it as HostedTool(...)")
+            raise ConfigError(f"the tool {tool.name!r} has the unknown kind {tool.kind!r}: pass it as HostedTool(...)")
         return {
             "type": "function",
             "name": tool.name,
