@@ -144,7 +144,12 @@ async def test_what_only_google_has() -> None:
 
 @each_row(
     "member",
-    [{"previous_interaction_id": "v1_of_another_client"}, {"background": True}, {"agent": "deep-research"}],
+    [
+        {"previous_interaction_id": "v1_of_another_client"},
+        {"background": True},
+        {"agent": "deep-research"},
+        {"agent": "deep-research", "model": None},
+    ],
 )
 @each_row("api", ["chat", "interactions"])
 async def test_no_interaction_is_stored(api: str, member: dict[str, Any]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from streamfold import ConfigError
+from streamfold.serving import ObjectReader
 from streamfold.serving.interactions import (
     InteractionsSerializer,
     interactions_error_body,
@@ -37,6 +39,11 @@ class InteractionsAPI(ClientAPI):
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
         return _PATH.match(path) is not None
+
+    def model(self, fields: ObjectReader, params: Mapping[str, str]) -> str:
+        if fields.any("agent") is not None:
+            raise ConfigError("agent: Google's agents need stored interactions, which this server doesn't have")
+        return fields.need("model")
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
         return parse_interactions_request(body, native=native)
