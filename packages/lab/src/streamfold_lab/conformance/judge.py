@@ -43,7 +43,7 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """The results of a server for all rules of one API."""
+    """The results of one server for all rules of one API."""
 
     card: ReportCard
     judged: tuple[RuleResult, ...]

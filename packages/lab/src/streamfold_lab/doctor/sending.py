@@ -213,8 +213,8 @@ class ExaminedEndpoint:
 def prepare(
     profile: Profile, adapter: Adapter, ask: ProbeRequest, avoided: Collection[str] = (), *, whole: bool = False
 ) -> tuple[PreparedRequest, dict[str, Any]]:
-    """Prepares a probe's request. Returns the prepared request, and its body after the probe's edit. Raises ConfigError
-    if the request can't be built.
+    """Prepares a probe's request. Returns the prepared request, and its JSON body after the probe's changes. Raises
+    ConfigError if the request can't be built.
     """
     given = {name: value for name, value in ask.options.items() if name not in avoided}
     model = profile.resolve().model or ""

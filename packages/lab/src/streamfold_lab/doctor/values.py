@@ -185,7 +185,7 @@ class Probe:
     """One question about a server, and the requests that find the answer.
 
     Attributes:
-        name: a permanent name of one word.
+        name: the probe's name, one word that never changes.
         theme: the group under which reports list the probe.
         question: the question that the probe answers.
         asks: the requests to send. A probe without requests judges all responses of the test run.

@@ -147,7 +147,8 @@ def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
 
 
 def dialect_of(seen: ProbeResponse, tool: str) -> str | None:
-    """Returns the dialect that finds a valid call of `tool` in a response's text; None if no dialect does.
+    """Returns the dialect (a format for tool calls in text) that finds a valid call of `tool` in a response; None if no
+    dialect does.
 
     Several dialects share their special tokens, so the function tries every dialect on the recorded response. The right
     dialect finds the tool call and leaves none of its markup in the text. A response with a structured tool call needs

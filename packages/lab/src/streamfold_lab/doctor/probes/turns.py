@@ -25,7 +25,7 @@ HISTORY = (
 def raw_history(
     call_id: str | None = None, result: Any = None, drop: Sequence[str] = (), **turn: Any
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Returns a function that changes the tool call and its result in a request's history. The profile can't undo these
+    """Returns a function that changes the tool call and its result in a request's history, after the profile's own
     changes.
 
     Args:
@@ -42,7 +42,8 @@ def raw_history(
         call_turn.update(turn)
         (call,) = call_turn["tool_calls"]
         call["id"] = outcome["tool_call_id"] = call_id or call["id"]
-        outcome["content"] = outcome["content"] if result is None else result
+        if result is not None:
+            outcome["content"] = result
         return body
 
     return edit
