@@ -45,8 +45,8 @@ class Doctor:
             requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
         seed: the seed for random values in prompts. By default, each test run has a different seed, because a server
             may have cached the prompts or responses of an earlier run.
-        reference: an endpoint of the company that made the model. The doctor sends it the same requests and compares
-            the responses; None: no comparison.
+        reference: an endpoint of the company that made the model, to which the doctor sends the same requests in order
+            to compare the responses; None: no comparison.
         folder: the folder in which the responses are recorded; None: a temporary folder.
         timeouts: the timeouts of each request.
         report: called with each finding, as soon as the doctor has made the finding.

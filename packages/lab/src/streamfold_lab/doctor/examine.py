@@ -31,11 +31,11 @@ class ProbeRunner:
     Attributes:
         endpoint: the endpoint that is tested.
         probes: the probes, in the order in which they are sent. Probes without requests judge all responses at the end.
-        report: called with each finding.
+        report: called with the finding of each probe.
         repeats: how often the runner sends a probe that looks for occasional errors; 0: no such repetitions.
         seed: the seed for random values in prompts.
-        whole: true while the runner also sends requests without streaming. It becomes false when the server doesn't
-            respond to such a request.
+        whole: true while the runner also sends requests without streaming; false once the server hasn't responded to
+            such a request.
     """
 
     endpoint: ExaminedEndpoint
@@ -49,7 +49,7 @@ class ProbeRunner:
     hopeless: str = ""
 
     async def run(self) -> list[Finding]:
-        """Sends all probes that apply to this API. Returns their findings, in the order of the probes."""
+        """Sends all probes that apply to this API, and returns the findings in the order of the probes."""
         probes = [probe for probe in self.probes if self.endpoint.profile.adapter in probe.apis]
         for probe in sorted(probes, key=lambda probe: not probe.asks):
             finding = await self._examine(probe)
@@ -198,7 +198,7 @@ class ProbeRunner:
 
 
 def with_fresh_values(probe: Probe, ask: ProbeRequest, seed: int, number: int) -> ProbeRequest:
-    """Returns a probe's request for one repetition. If the request has random values, each repetition has others."""
+    """Returns a probe's request for one repetition. Random values in the request differ between repetitions."""
     if ask.fresh is None:
         return ask
     return ask.fresh(Random(f"{seed}/{probe.name}/{ask.name}/{number}"))  # noqa: S311 - the same ones can be sent again
@@ -222,7 +222,7 @@ def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
     """Combines a probe's conclusions with and without streaming. The combined conclusion has the settings that the
     probe found with streaming.
 
-    If a feature is missing only without streaming, the verdict with streaming stays.
+    If a feature is missing only without streaming, the verdict from the responses with streaming stays.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)

@@ -64,7 +64,7 @@ async def served_models(profile: Profile, *, http_client: httpx.AsyncClient | No
 
 
 def read_models(listed: Any, profile: Profile | None = None) -> list[ServedModel]:
-    """Parses a server's list of models. Supports the list formats of all known servers.
+    """Parses a server's list of models, in the format of any known server.
 
     >>> read_models({"data": [{"id": "m-1", "max_model_len": 4096}]})
     [ServedModel(name='m-1', context_tokens=4096, max_output_tokens=None, known=False)]

@@ -16,7 +16,7 @@ _COUNT_SLACK = 16  # tokens that they may differ in any case
 
 
 def differences(streamed: Answers, whole: Answers) -> set[str]:
-    """Returns the differences between replies, each as a sentence. A text with different wording isn't a difference."""
+    """Returns the differences between replies, each as a sentence. Different wording of a text doesn't count."""
     pairs = [(streamed[name], whole[name]) for name in streamed if name in whole]
     pairs = [pair for pair in pairs if all(seen.fine for seen in pair)]
     ended = [pair for pair in pairs if all(seen.reply.finish_reason != "length" for seen in pair)]
@@ -49,7 +49,8 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
     """Yields a difference if one of the two texts has additional words at its beginning or end.
 
-    A model may phrase a text differently each time. Words that only one of the two modes adds come from the server.
+    A model may phrase a text differently each time. Words that are added only with streaming, or only without, come
+    from the server.
     """
     texts = {"with streaming": said(streamed.text).strip(), "without streaming": said(whole.text).strip()}
     (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))

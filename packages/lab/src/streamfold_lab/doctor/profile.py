@@ -47,14 +47,14 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
 def write_profile(path: Path, card: ReportCard, profile: Profile) -> list[str]:
     """Adds a provider's table to a configuration file, or updates the existing table.
 
-    All other lines and comments stay as they are.
+    All other lines and comments stay unchanged.
 
     Returns:
         The changes, one line each.
 
     Raises:
-        ConfigError: the file can't be read or written, or an existing setting is written in a way that can't be
-            updated.
+        ConfigError: the file can't be read or written, or an existing setting can't be updated, because it isn't
+            written on one line.
     """
     text = path.read_text("utf-8") if path.exists() else ""
     if card.name in _read(path, text).get("providers", {}):

@@ -167,7 +167,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Returns whether a value matches a JSON schema. Supports only the schema keywords that this module's tools use.
+    """Returns whether a value matches a JSON schema. The function supports only the schema keywords of this module's
+    tools.
 
     >>> fits({"city": 1}, _TOOLS[0].parameters)
     False

@@ -138,7 +138,9 @@ class ExaminedEndpoint:
         return seen
 
     async def get(self, path: str) -> Any:
-        """Returns the JSON that a GET request to a path below the base URL returns. Raises APIError if that fails."""
+        """Returns the JSON that a GET request to a path below the base URL returns. Raises APIError if the request
+        fails.
+        """
         return await fetched(self.profile, path, self._timeouts, self._client)
 
     async def _send(
@@ -227,7 +229,7 @@ def prepare(
 
 
 async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: httpx.AsyncClient | None) -> Any:
-    """Returns the JSON that a GET request to a path below a server's base URL returns. Raises APIError if that
+    """Returns the JSON that a GET request to a path below a server's base URL returns. Raises APIError if the request
     fails.
     """
     asked = Request.read(profile.model or "any", "any", None, "auto", {})

@@ -63,10 +63,10 @@ class ProbeRequest:
     """One request of a probe.
 
     Attributes:
-        name: the name of the request within its probe. It is part of the recording's file name.
+        name: the name of the request within its probe, which is part of the recording's file name.
         special: a description of the request for `--dry-run`.
-        edit: changes the request's JSON body before it is sent, for fields that no option sets. It may modify the body
-            in place.
+        edit: changes the request's JSON body before it is sent, for fields that no option sets; may modify the body in
+            place.
         when: called with the probe's earlier responses; returns whether this request is still needed.
         patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
         leave: true: cancel the request after the first bytes of its response.
@@ -165,7 +165,7 @@ class Conclusion:
         saw: a short description of what the probe observed.
         does: what streamfold does in this case, or what the user should do.
         settings: the settings that the provider's profile needs.
-        telling: the numbers of the most relevant responses. If it is empty, all responses of the probe are relevant.
+        telling: the numbers of the most relevant responses; if empty, all responses of the probe are relevant.
         certain: true if one response is enough for this conclusion. If false, the verdict "unfaithful" counts only if
             every repetition has the same verdict.
         avoid: options that the server rejects, and that later requests leave out.
@@ -193,8 +193,7 @@ class Probe:
         apis: the adapters of the APIs that the probe applies to.
         whim: true if the result depends on the model. The runner then sends the probe up to three times.
         basic: true if the test run skips all other probes when this probe gets no complete response.
-        needs: the name of another probe. This probe is skipped if the other one has the verdict "no", "fault" or
-            "skipped".
+        needs: the name of another probe. If that probe has the verdict "no", "fault" or "skipped", this one is skipped.
         repeated: true if one response can't decide the question, so that `--thorough` repeats the probe.
         both_modes: for a probe without requests: true if it also judges the responses that were requested without
             streaming.
@@ -261,7 +260,7 @@ class ReportCard:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The settings from all findings. If two settings have the same key, the later setting is used."""
+        """The settings that the findings contain. Of two settings with the same key, the later one is used."""
         found = {setting.key: setting for finding in self.findings for setting in finding.settings}
         return tuple(found.values())
 

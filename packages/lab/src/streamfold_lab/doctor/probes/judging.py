@@ -35,7 +35,7 @@ class ProbeGroup:
         self, name: str, question: str, *asks: ProbeRequest, **rest: Any
     ) -> Callable[[Judge[Answers]], Judge[Answers]]:
         """Returns a decorator for the function that judges a probe's responses. The function is called with the
-        responses to `asks`. Without `asks`, it is called with all responses of the test run.
+        responses to `asks`. Without `asks`, the function is called with all responses of the test run.
 
         Args:
             rest: additional fields of `Probe`.
@@ -140,7 +140,7 @@ def call_to(reply: Reply, name: str) -> ToolCall | None:
 
 
 def read_again(seen: ProbeResponse, dialect: str, adapter: str) -> Reply:
-    """Decodes a response again with another dialect and adapter. Returns an empty reply if that fails."""
+    """Decodes a response again with another dialect and adapter. Returns an empty reply for an invalid response."""
     if seen.recording is None:
         return Reply()
     return reread(replace(seen.recording, dialect=dialect, adapter=adapter))

@@ -83,7 +83,7 @@ def _with_schema(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[s
 
 
 def _data(text: str) -> Any:
-    """Returns the parsed JSON in a text. The JSON may be in a code fence or after reasoning."""
+    """Returns the parsed JSON of a text, which may be in a code fence or after reasoning; None for invalid JSON."""
     text = said(text).strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         return json.loads(text)

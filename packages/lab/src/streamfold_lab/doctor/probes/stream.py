@@ -18,7 +18,7 @@ _LONG_PAUSE = 5.0  # seconds between two pieces
 
 
 def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what: str, does: str) -> Conclusion:
-    """Returns a conclusion about the responses `found`. Its description is their number, followed by `what`."""
+    """Returns a conclusion about the responses `found`. The description is their number, followed by `what`."""
     saw = f"{len(found)} of {len(answers)} responses{what}"
     return Conclusion(verdict, saw, does, telling=numbers_of(found))
 
@@ -26,7 +26,7 @@ def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what:
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns a function that judges all responses. Its verdict is `verdict` if a response passes the test, otherwise
+    """Returns a function that judges all responses: the verdict is `verdict` if a response passes the test, otherwise
     "ok". `what` describes the first response that passes the test.
     """
 

@@ -32,7 +32,7 @@ def raw_history(
         call_id: the id of the tool call.
         result: the content of the tool result message.
         drop: fields to remove from the assistant message with the tool call.
-        turn: fields to add to this assistant message.
+        turn: fields to add to the assistant message with the tool call.
     """
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:

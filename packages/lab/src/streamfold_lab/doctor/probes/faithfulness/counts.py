@@ -112,7 +112,7 @@ def _counts(answers: Answers) -> Conclusion:
 
 def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
     """Judges the output token count of a response, for which `rate` tokens per character are expected. Returns None if
-    the count is right.
+    the count is plausible.
     """
     seen = answers.get("copy")
     usage = seen.reply.usage if seen else None

@@ -29,7 +29,7 @@ def _two_systems(rng: Random) -> ProbeRequest:
     first, last = codes(rng, 2)
 
     def edit(body: dict[str, Any]) -> dict[str, Any]:
-        """In Chat Completions requests, keeps the two instructions as separate messages, even if the profile joins
+        """Keeps the two instructions of a Chat Completions request as separate messages, even if the profile joins
         system messages.
         """
         if "messages" not in body or "system" in body:
