@@ -52,6 +52,18 @@ def body_of(config: Any, messages: str = "Hi", overrides: Any = None, **options:
 # --- default options -------------------------------------------------------------------------------------------------
 
 
+def test_false_is_no_default(alone: Path) -> None:
+    """A request can turn off what the default options turn on."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    settings = {"api_key": "k", "model": "kimi-k2.6", "options": {"disable_thinking_for_forced_tools": True}}
+    sent = []
+    for option in (None, True, False):
+        given: Any = {"tools": [tool], "tool_choice": "required", "disable_thinking_for_forced_tools": option}
+        body = body_of("kimi", overrides=settings, **given)
+        sent.append((body.get("thinking"), body.get("tool_choice")))
+    assert sent == [({"type": "disabled"}, "required"), ({"type": "disabled"}, "required"), (None, "auto")]
+
+
 def test_default_options_in_every_place(alone: Path) -> None:
     """`options` and `extra_body` mean the same in the file, in a mapping and as keywords; a request wins."""
     defaults: Any = {"options": {"temperature": 0.2, "seed": 7}, "extra_body": {"top_k": 40}}

@@ -200,7 +200,7 @@ class Options:
     reasoning_effort: ReasoningEffort | None = None
     compact_threshold: int | None = None
     response_format: Any = None
-    disable_thinking_for_forced_tools: bool = False
+    disable_thinking_for_forced_tools: bool | None = None
     unsupported_options: Literal["adapt", "strict"] | None = None
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     cut_at: tuple[str, ...] | None = None
@@ -247,8 +247,8 @@ class Options:
             return self
         if self == NO_OPTIONS:
             return defaults
-        each = zip(_VALUES(self), _VALUES(NO_OPTIONS), _VALUES(defaults), strict=True)
-        chosen = Options(*(default if own == left_out else own for own, left_out, default in each))
+        each = zip(_VALUES(self), _VALUES(defaults), strict=True)
+        chosen = Options(*(default if own is None else own for own, default in each))
         return replace(chosen, extra_body={**defaults.extra_body, **self.extra_body})
 
 
