@@ -105,7 +105,7 @@ class Location:
 
 
 def search_locations(path: str | os.PathLike[str] | None = None) -> list[Location]:
-    """Returns the paths at which to look for the file, in order. If the caller passes a path, it is the only one."""
+    """Returns the paths at which to look for the file, in order, or only the path that the caller passes."""
     if path is not None:
         return [Location(Path(path).expanduser(), "the path that was passed", required=True)]
     if named := find_variable(FILE_VARIABLE):

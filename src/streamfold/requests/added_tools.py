@@ -1,4 +1,4 @@
-"""Places the tools that messages add inside a conversation (`Message.tools`). If the API accepts tools there, the
+"""Places the tools that messages add inside a conversation (`Message.tools`). If the API accepts tools in messages, the
 request contains each tool inside the message that adds it. For other APIs, streamfold moves these tools to the
 request's list of tools.
 """

@@ -52,12 +52,12 @@ class HistoryRules:
     Attributes:
         roles: the roles that messages may have.
         system: where system messages are allowed: "anywhere", "leading" (one or more at the beginning of the
-            conversation) or "first" (only the first message). With "first", system messages at the beginning are
-            joined. System messages at positions that aren't allowed are sent as user messages.
+            conversation) or "first" (only the first message). With "first", streamfold joins system messages at the
+            beginning. streamfold sends system messages at other positions as user messages.
         joined: the roles that may not occur in two consecutive messages. streamfold joins consecutive messages of these
             roles.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
-            user message. If the conversation has no such message, a user message with the text "Continue." is added.
+            user message. If this message is missing, streamfold adds a user message with the text "Continue.".
         user_behind_result: True if a user message may follow a tool result. With False, streamfold inserts an assistant
             message with the text "..." between the tool result and the user message.
         late_results: True if the result of a background tool call may arrive in a later request than the other results.

@@ -25,12 +25,12 @@ class Capabilities:
 
     Attributes:
         tools: whether the model can call tools.
-        forced_choice: whether a request can force the model to call a tool. If not, streamfold sends "auto" instead,
-            with a warning.
+        forced_choice: whether a request can force the model to call a tool. With "no", streamfold sends the tool choice
+            "auto" instead, with a warning.
         images: whether the model accepts images in messages.
-        structured_output: whether the endpoint makes the model follow a JSON schema. If not, the quirk
+        structured_output: whether the endpoint makes the model follow a JSON schema. With "no", the quirk
             `response_format` can select another way to request JSON, with a warning.
-        reasoning: whether the model reasons before it answers. If not, `reasoning_effort` has no effect.
+        reasoning: whether the model reasons before it answers. With "no", `reasoning_effort` has no effect.
         parallel_calls: whether the model can make several tool calls in one turn.
         files: whether the model accepts files in messages.
         audio: whether the model accepts audio in messages.
@@ -113,13 +113,13 @@ class ModelFacts:
             separates nested fields.
         binds_thinking: whether the provider refuses a request that contains thinking if an earlier message has changed.
             With "new_accounts", it does so only for newer accounts.
-        tool_references: whether the model understands `$ref` in a tool's schema. If not, streamfold replaces each
+        tool_references: whether the model understands `$ref` in a tool's schema. With "no", streamfold replaces each
             reference with its target.
         history: additional rules for conversations with this model. The keys are attributes of `HistoryRules`.
         max_output_tokens: the maximum number of output tokens.
         whole_output_tokens: the maximum number of output tokens in a response that isn't streamed, if it is lower than
             for streamed responses.
-        context_tokens: the size of the context window, in tokens. The conversation and the answer together must fit.
+        context_tokens: the size of the context window (for the conversation and the answer together), in tokens.
         retires: the date on which the model's maker switches the model off on its own platforms.
         retires_earliest: True if `retires` is only the earliest possible retirement date.
         tools, forced_choice, parallel_calls, images, files, audio, structured_output: see `Capabilities`.

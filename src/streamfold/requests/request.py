@@ -38,8 +38,8 @@ class Request:
         refused_schemas: the digests of schemas that the endpoint has refused (see `schema_digest`).
         compact: True to request a summary of the conversation (a compaction) instead of an answer.
         drop_bound_thinking: True to let the provider ignore earlier thinking that no longer follows the same messages.
-        renames: maps names of fields in the request body to the names that this model requires. None stands for a field
-            to leave out.
+        renames: maps names of fields in the request body to the names that this model requires, or to None if the
+            request must not contain the field.
         capabilities: the model's capabilities at this endpoint.
         family: the other facts about the model at this endpoint.
         stream: True to request a stream. With False, streamfold requests a complete JSON response, if the API supports

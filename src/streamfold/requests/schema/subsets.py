@@ -26,8 +26,8 @@ class Subset:
         refused: keywords that the endpoint refuses everywhere.
         accepted: the keywords that the endpoint accepts, if it refuses all other keywords. Otherwise None.
         formats: the values of `format` that the endpoint accepts.
-        patterns: the regular expressions that the endpoint accepts. With "plain", they may not contain lookaround, back
-            references or word boundaries. With "whole", they must be anchored with ^ and $.
+        patterns: the regular expressions that the endpoint accepts. With "plain", a pattern may not contain lookaround,
+            back references or word boundaries. With "whole", a pattern must be anchored with ^ and $.
         min_items: the highest value of `minItems` that the endpoint accepts.
         closed: True if every object must have `"additionalProperties": false`.
         all_required: True if every property must be required.
@@ -41,8 +41,8 @@ class Subset:
         references: the targets that a `$ref` may have: "local" (anywhere in the same schema), "$defs" (definitions and
             the root), "recursive" (only an enclosing schema, because other references are inlined) or "none".
         recursion: True if a schema may contain itself.
-        values: the values that `enum` may contain. With "scalars", they may not be objects or lists. With "one_type",
-            they must all have the same type.
+        values: the values that `enum` may contain. With "scalars", `enum` may not contain objects or lists. With
+            "one_type", all values of `enum` must have the same type.
         property_names: the pattern that property names must match.
         reserved_names: property names that the endpoint refuses.
         depth, properties, enum_values, characters: the maximum numbers of nested levels, properties, enum values and
