@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamfold import ConfigError, Provider
+from streamfold import ConfigError, Provider, user
 from streamfold.config import catalogue_folder
 from tables import each_row
 
@@ -54,3 +55,11 @@ def test_rules_of_a_user_win() -> None:
     assert history("deepseek:deepseek-chat", models=[table]) == {"strings": [], "blanks": "refused"}
     with pytest.raises(ConfigError, match="blank"):
         history("deepseek:deepseek-chat", models=[{"pattern": "*", "history": {"blank": "refused"}}])
+
+
+def test_the_roles_of_a_model() -> None:
+    """They are a list in a file, as all rules with several values are."""
+    table = {"pattern": "*", "history": {"roles": ["system", "user", "assistant"]}}
+    settings = {"base_url": "http://test/v1", "model": "m", "models": [table]}
+    preview = Provider.from_config(settings).preview([{"role": "developer", "content": "Be brief."}, user("Hi")])
+    assert [message["role"] for message in json.loads(preview.body)["messages"]] == ["system", "user"]

@@ -192,8 +192,8 @@ def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> ty
 
 
 def _with_lists(hint: Any) -> Any:
-    # TOML has lists but no tuples.
-    if get_origin(hint) in (tuple, list):
+    # TOML has lists but neither tuples nor sets.
+    if get_origin(hint) in (tuple, list, frozenset):
         return Annotated[hint, Strict(False)]
     if get_origin(hint) is UnionType:
         return reduce(or_, map(_with_lists, get_args(hint)))

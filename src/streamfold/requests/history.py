@@ -121,7 +121,10 @@ class HistoryRules:
 
     def over(self, facts: Mapping[str, Any]) -> HistoryRules:
         """Returns a copy in which the rules of an endpoint or a model (`facts`) replace the rules of the same names."""
-        read: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+        read = dict(facts)
+        for name, value in facts.items():
+            if isinstance(value, list):  # TOML has neither tuples nor sets
+                read[name] = type(getattr(self, name))(value)
         return replace(self, **read) if read else self
 
 
