@@ -257,7 +257,7 @@ class Config:
         list, the fallback's name, and an error message or None.
 
         Args:
-            fallback: the fallbacks of the first provider. None means its `fallback` list in the file.
+            fallback: the fallbacks of the first provider. None means the provider's `fallback` list in the file.
             explored: the names of providers whose fallbacks aren't yielded again. This method adds the names of the
                 providers that it visits.
         """

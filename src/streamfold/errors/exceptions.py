@@ -366,8 +366,8 @@ class TurnLimitError(StreamfoldError):
 
 
 def failed_before_answer(error: APIError) -> bool:
-    """Returns True if the request certainly failed before the model ran. The provider then doesn't charge for it. After
-    a timeout in any phase but `connect`, this isn't certain, so the result is False.
+    """Returns True if the request certainly failed before the model ran, so that the provider doesn't charge for it.
+    Returns False after a timeout in any phase but `connect`, because the model may have run.
     """
     if isinstance(error, APITimeoutError):
         return error.phase == "connect"

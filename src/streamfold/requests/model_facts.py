@@ -112,7 +112,7 @@ class ModelFacts:
         keep: fields of the request body that make the server use the reasoning of earlier turns. A dot in a name
             separates nested fields.
         binds_thinking: whether the provider refuses a request that contains thinking if an earlier message has changed.
-            With "new_accounts", it does so only for newer accounts.
+            With "new_accounts", the provider refuses such requests only from newer accounts.
         tool_references: whether the model understands `$ref` in a tool's schema. With "no", streamfold replaces each
             reference with its target.
         history: additional rules for conversations with this model. The keys are attributes of `HistoryRules`.

@@ -44,8 +44,8 @@ class Request:
         family: the other facts about the model at this endpoint.
         stream: True to request a stream. With False, streamfold requests a complete JSON response, if the API supports
             this.
-        positions: the index of each message in the caller's list, for errors and warnings, or None if they have the
-            same indexes there.
+        positions: the index of each message in the caller's list, for errors and warnings. None if each message has the
+            same index there.
         conversation: the part of the conversation that the provider has stored, or None if the provider stores nothing.
     """
 
@@ -76,7 +76,8 @@ class Request:
         """Returns the messages that the provider hasn't stored yet, each with its index in the caller's list.
 
         Args:
-            instructions: the number of messages at the beginning that providers never store. They are left out.
+            instructions: the number of messages at the beginning that providers never store. The result doesn't contain
+                these messages.
         """
         stored = 0 if self.conversation is None else self.conversation.messages
         return list(self.numbered)[instructions + stored :]

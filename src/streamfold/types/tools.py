@@ -450,7 +450,7 @@ def tool(
     needs_approval: NeedsApproval = False,
     background: bool = False,
 ) -> Tool[DecoratedFunction] | Callable[[DecoratedFunction], Tool[DecoratedFunction]]:
-    """Creates a tool from a typed function or a pydantic model. Can be used as a decorator.
+    """Creates a tool from a typed function or a pydantic model. This function can be used as a decorator.
 
         @tool(name="weather")
         async def get_weather(city: str) -> str: ...
