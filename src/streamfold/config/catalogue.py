@@ -38,7 +38,7 @@ def catalogue_layers(name: str) -> list[Layer]:
     """
     layer = Layer.of_file(_read(provider_files()[name]))
     base = layer.values.get("profile")
-    if not base:  # the endpoint doesn't run a tool that its file doesn't name
+    if not base:  # the endpoint runs only the tools in its file
         layer = replace(layer, values={"hosted": [], "evidence": "documented", **layer.values})
     return [*(catalogue_layers(base) if base else []), layer]
 

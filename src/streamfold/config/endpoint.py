@@ -22,15 +22,15 @@ from .toml_positions import KeyPath
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-# The end of a request's URL, in each API.
+# The paths of each API, which a base URL must not contain.
 _PATH_OF_API = re.compile(r"(/chat/completions|/responses|/messages|/models/[^/]+:(?:stream)?[gG]enerateContent)/*$")
-# Variables by which the tools of clouds choose an identity.
+# Variables with which cloud SDKs select credentials.
 _IDENTITIES = {
     "sigv4": ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN"),
     "google": ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GOOGLE_CLOUD_QUOTA_PROJECT"),
     "entra": ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_USERNAME"),
 }
-_MOST_PATHS = 64  # a path may hold the id of an answer or of a file
+_MOST_PATHS = 64  # a path may contain the id of an answer or a file
 
 
 class EndpointSettings(Protocol):
@@ -129,7 +129,7 @@ class ResolvedEndpoint:
         if not self.key:
             return {}
         address = self.profile.base_url
-        with suppress(NotConfiguredError):  # a variable in the URL isn't set, which the request will say
+        with suppress(NotConfiguredError):  # a variable in the URL isn't set, which the request reports
             address = self.base_url
         if "@" in urlsplit(address).netloc:
             raise ConfigError(

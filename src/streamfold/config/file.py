@@ -33,7 +33,7 @@ P = TypeVar("P", bound="PackageTable")
 T = TypeVar("T", bound=Table)
 
 _SHARED_KEYS = ("rate_limits", "families")
-_PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of the other distributions of the project
+_PACKAGES = {"gateway": "streamfold-gateway"}  # the tables of this project's other distributions
 
 
 class PackageTable(Table):
@@ -72,7 +72,7 @@ def find_table(name: str) -> type[PackageTable] | None:
     Raises:
         ConfigError: the class can't be imported.
     """
-    from importlib.metadata import entry_points  # slow to import, and mostly not needed
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
 
     for entry in entry_points(group="streamfold.tables", name=name):
         try:

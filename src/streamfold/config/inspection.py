@@ -19,7 +19,7 @@ from .tables import Table
 from .toml_positions import KeyPath, toml_path
 
 _CREDENTIALS = {"sigv4": "AWS credentials", "google": "Google credentials", "entra": "Microsoft Entra ID"}
-_URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # they may have a password
+_URLS = (("base_url",), ("turn_cache",), ("rate_limits", "store"))  # these may contain a password
 _HIDDEN = ("api_key_env", "capabilities", "models", *Profile.unlisted)
 
 
@@ -135,7 +135,7 @@ def _leaves(profile: Profile) -> Iterator[tuple[KeyPath, Any]]:
 def _shown(path: KeyPath, value: Any, profile: Profile) -> str:
     if path == ("api_key",):
         return describe_key(profile)
-    if path[0] == "headers":  # any of them may be a secret
+    if path[0] == "headers":  # each value may be a secret
         return _state(value) or "set"
     if value is None:
         return "none"
@@ -220,11 +220,11 @@ def retiring_models(config: Config, days: int) -> list[str]:
     days.
     """
     found, specs = [], list(config.names)
-    for spec in specs:  # grows by the fallbacks
+    for spec in specs:  # the loop adds the fallbacks
         try:
             profile = config.profile(spec)
             model = profile.resolve().model
-        except ConfigError:  # a problem of its own
+        except ConfigError:  # reported by `config_problems`
             continue
         specs += [name for name in profile.fallback if name not in specs]
         if model is not None and (notice := retirement_notice(model, profile.family_of(model), days)) is not None:

@@ -171,7 +171,7 @@ def merge(layers: Sequence[Layer]) -> MergedSettings:
 def _add(merged: MergedSettings, layer: Layer) -> None:
     values, above = merged.values, layer.values
     if above.get("adapter", values.get("adapter", "chat")) != values.get("adapter", "chat"):
-        values.pop("quirks", None)  # they belong to the other adapter
+        values.pop("quirks", None)  # the quirks belong to the other adapter
         if isinstance(tables := values.get("models"), list):
             values["models"] = [
                 {key: value for key, value in table.items() if key != "quirks"} if isinstance(table, Mapping) else table
@@ -180,7 +180,7 @@ def _add(merged: MergedSettings, layer: Layer) -> None:
     if "adapter" in above and "api" not in above:
         values.pop("api", None)  # the adapter decides the API
     if "api_key_env" in above:
-        values.pop("api_key", None)  # it would win over the variable
+        values.pop("api_key", None)  # it would take precedence over the variable
     models = _add_models(merged, layer)
     for key, value in above.items():
         below = values.get(key)
@@ -192,21 +192,21 @@ def _add(merged: MergedSettings, layer: Layer) -> None:
         values["models"] = models
 
 
-_MODEL_TABLES = ("quirks", "prices")  # may be of all models, or of some
+_MODEL_TABLES = ("quirks", "prices")  # tables of all models or of some models
 
 
 def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
     above = layer.values
     below, own = merged.values.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
-        return []  # a wrong type, which is reported by the validation
+        return []  # a wrong type, which the validation reports
     everywhere = above.get("capabilities")
     table = asdict(everywhere) if isinstance(everywhere, Capabilities) else everywhere
     for_all = dict(table) if isinstance(table, Mapping) else {}
     for name in _MODEL_TABLES:
         if isinstance(above.get(name), Mapping):
             for_all[name] = above[name]
-    if not below:  # what is unknown of all of them must still win over what is known of their families
+    if not below:  # only "unknown" must take precedence over the facts of families
         for_all = {name: value for name, value in for_all.items() if value == "unknown"}
     tables = [*below, *([{"pattern": "*", **for_all}] if for_all else []), *own]
     for name in for_all:

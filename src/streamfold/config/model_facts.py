@@ -42,7 +42,7 @@ class _Row(NamedTuple):
 class _Index(NamedTuple):
     rows: Mapping[str, _Row]  # by prefix, not parsed yet
     hosts: Mapping[str, list[str]]  # by vendor
-    partners: Mapping[str, list[str]]  # those of them that others operate
+    partners: Mapping[str, list[str]]  # the hosts that other companies operate
 
 
 def find_family(model: str) -> Family:

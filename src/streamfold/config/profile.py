@@ -103,7 +103,7 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
         raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
     members = asdict(given) if isinstance(given, Timeouts) else given
     numbers = all(isinstance(value, float | int | None) for value in members.values())
-    read = _over if numbers else _over.__wrapped__  # other values may have no hash, and are mistakes
+    read = _over if numbers else _over.__wrapped__  # other values are mistakes, and may not be hashable
     try:
         return read(configured, tuple(members), *members.values())
     except ValidationError as exc:
@@ -164,7 +164,7 @@ class ProviderConfig(TypedDict, total=False):
     models: Sequence[ModelTable | Mapping[str, Any]] | None
 
 
-# Names that other libraries have for a key.
+# The names of keys in other libraries.
 _SYNONYMS = {
     **dict.fromkeys(("api_base", "api_url", "url", "endpoint", "azure_endpoint", "base_uri", "host"), "base_url"),
     **dict.fromkeys(("token", "apikey", "openai_api_key"), "api_key"),
@@ -178,7 +178,7 @@ _SYNONYMS = {
     "max_budget": "max_cost_per_day",
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # as a name it would be printed
+_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # error messages would show it as a name
 
 
 def _check_profile_name(name: str) -> None:
@@ -187,7 +187,7 @@ def _check_profile_name(name: str) -> None:
 
 
 def _is_url(url: str) -> None:
-    if not url.startswith("${") and not variable_names(url):  # else it is checked when the variables are read
+    if not url.startswith("${") and not variable_names(url):  # otherwise `ResolvedEndpoint` checks the URL
         check_url(url)
     elif not url.startswith(("http://", "https://", "${")):
         raise ValueError("must begin with http:// or https://")
@@ -224,7 +224,7 @@ def _are_options(options: dict[str, Any]) -> None:
         raise validation_error(mistakes)
 
 
-# What the chat templates of the models with a dialect want, on whichever server: Mistral's refuse other ids.
+# Quirks that a dialect requires on each server: the chat templates of Mistral's models refuse other ids.
 _OF_DIALECTS = {("mistral", "chat"): {"call_ids": "nine_alphanumeric"}}
 
 
@@ -392,7 +392,7 @@ class Profile(Table):
     @field_validator("quirks")
     @classmethod
     def _quirks_fit(cls, quirks: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        if "adapter" in info.data:  # else that is the mistake
+        if "adapter" in info.data:  # otherwise, the adapter is the mistake
             read_quirks(info.data["adapter"], quirks)
         return quirks
 

@@ -144,7 +144,7 @@ def _refuse_untrusted(place: Location, status: os.stat_result) -> None:
     # Otherwise a program that runs in a folder such as /tmp would send its API keys to a host that another user chose.
     if sys.platform == "win32":
         return
-    if status.st_uid not in (os.getuid(), 0):  # root could change our own files too
+    if status.st_uid not in (os.getuid(), 0):  # root can change the user's files anyway
         problem = f"the file belongs to another user (uid {status.st_uid})"
     elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = (

@@ -79,7 +79,7 @@ class Table(BaseModel):
         frozen=True,
         arbitrary_types_allowed=True,
         hide_input_in_errors=True,
-        defer_build=True,  # a program needs few of them, and none to be imported
+        defer_build=True,  # a program needs few tables, and none at import
     )
 
     @model_validator(mode="wrap")
@@ -178,7 +178,8 @@ def check_members(value: Any) -> None:
 def _table_of(kind: Any, rules: tuple[Any, ...], without: tuple[str, ...]) -> type[Table]:
     hints = get_type_hints(kind, include_extras=True)
     members: dict[str, Any] = {}
-    for field in sorted(fields(kind), key=lambda each: each.kw_only is True):  # what errors list: the common facts last
+    # Error messages list the common facts last.
+    for field in sorted(fields(kind), key=lambda each: each.kw_only is True):
         if field.name in without:
             continue
         hint = _with_lists(hints[field.name])

@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r"|[\[\]{}=\n]",
     re.DOTALL,
 )
-_LINE = "\0"  # the key of a table's own line
+_LINE = "\0"  # the key under which a table has its line
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -34,7 +34,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     3
     """
     lines: dict[KeyPath, int] = {}
-    with suppress(tomllib.TOMLDecodeError, RecursionError):  # errors name the key alone then
+    with suppress(tomllib.TOMLDecodeError, RecursionError):  # errors then contain only the key
         for key, value in tomllib.loads(_with_lines_as_values(text)).items():
             _note_lines(lines, (key,), value)
     return lines
@@ -53,7 +53,7 @@ def _with_lines_as_values(text: str) -> str:
         line += part.count("\n")
         if part[0] == "#":
             return ""
-        if part == "[" and not is_value:  # one or two
+        if part == "[" and not is_value:  # one bracket or two
             header += 1
         elif header:
             header -= part == "]"

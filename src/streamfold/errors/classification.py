@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 from ..catalogue_path import catalogue_folder
 from ..jsontext import join_surrogates
 
-# The words of errors are data: `providers/facts/errors.toml`. The code decides first, then the type, then the message.
+# `providers/facts/errors.toml` contains the words of errors. The code decides first, then the type, then the message.
 
 MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
 
-_GROUPS = {  # none begins inside a word or a number: a hostile text costs no more than its length
+_GROUPS = {  # no group begins inside a word or a number, so that matching takes linear time
     "tokens": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
     "limit": r"(?<!\d)\d{1,3}(?:[,_]\d{3})+|(?<!\d)\d{1,12}",
     "least": r"-?\d{1,15}(?:\.\d{1,9})?",
@@ -35,7 +35,7 @@ _GROUPS = {  # none begins inside a word or a number: a hostile text costs no mo
 _PLACEHOLDER = re.compile(f"<({'|'.join(_GROUPS)})>")
 _QUOTED = re.compile(r"""['"`](\w+)['"`]""")
 _NUMBERED = re.compile(r"_\d+$")
-# Errors of these kinds count with a status of 500 too: some servers fail over a prompt that is too long.
+# Some servers respond with status 500 to a prompt that is too long, so these kinds are recognized with any status.
 _BY_ANY_STATUS: tuple[MeaningKind, ...] = ("context_length", "content_filter")
 
 
@@ -194,7 +194,7 @@ def _number(text: str | None) -> int | None:
 
 @cache
 def _table() -> dict[str, Any]:
-    import tomllib  # an error of a server is rare
+    import tomllib  # not needed unless a server sends an error
 
     return tomllib.loads((catalogue_folder() / "facts" / "errors.toml").read_text("utf-8"))
 
@@ -235,10 +235,10 @@ def _compiled(text: str) -> re.Pattern[str]:
     return re.compile(written, re.IGNORECASE | re.DOTALL)
 
 
-_LONGEST_MESSAGE = 4000  # characters; all of it is in the error's body
-_DEEPEST_MESSAGE = 8  # objects inside objects
+_LONGEST_MESSAGE = 4000  # characters; `APIError.body` contains the complete message
+_DEEPEST_MESSAGE = 8  # levels of nesting
 _WORDLESS = "the server gave no message"
-_SPEAKING = (  # the members that may hold the message, the best first
+_SPEAKING = (  # fields that may contain the message, the best first
     "message", "msg", "detail", "error", "error_message", "error_msg", "error_description", "errors", "title", "reason",
     "status_msg", "Message",
 )  # fmt: skip
@@ -377,7 +377,7 @@ def _passed_on(body: Any) -> ErrorInfo | None:
 
 def _message_of(outer: Mapping[str, Any], inner: Any) -> str:
     said = _message(inner) or _message(outer)
-    if isinstance(inner, str) and outer:  # the name of the status, beside what is said of it: Spring, NestJS, OAuth
+    if isinstance(inner, str) and outer:  # the name of the status, next to a message: Spring, NestJS, OAuth
         beside = _message({key: value for key, value in outer.items() if key != "error"})
         return f"{said}: {beside}" if beside and said and beside not in said else said or beside or _WORDLESS
     if said:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..types import Attempt, PartialToolCall, RateLimit, Reply, ReplyWarning
 
 
-_MOST = 20  # items of a list
+_MOST = 20  # items of a list that are shown
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
@@ -40,7 +40,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f" (did you mean {close!r}?)" if close else ""
 
 
-_FEW = 8  # words that are all listed beside a guess
+_FEW = 8  # with more words, a guess replaces the list
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
@@ -84,7 +84,7 @@ class NotConfiguredError(ConfigError):
     """An environment variable that the configuration needs isn't set, such as an API key."""
 
 
-# The tree of errors. `LimitReachedError`, `BudgetExceededError` and `LimitStoreError` are in `limits`.
+# The tree of errors.
 #     StreamfoldError
 #         ConfigError: NotConfiguredError
 #         APIError
@@ -129,8 +129,8 @@ class APIError(StreamfoldError):
     """
 
     attempts: Sequence[Attempt] = ()
-    _local = frozenset({"continuation"})  # it holds the provider
-    continuation: Callable[[APIError], Any] | None = None  # made by the client; see `resume`
+    _local = frozenset({"continuation"})  # it refers to the provider
+    continuation: Callable[[APIError], Any] | None = None  # set by the client; see `resume`
     retry_after: float | None = None
     rate_limit: RateLimit | None = None
     warnings: Sequence[ReplyWarning] = ()
@@ -381,8 +381,8 @@ def is_rate_limit(error: APIError) -> bool:
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
 
-# Exceptions by cause, combined with those by status: a `ContextLengthError` is a `BadRequestError` before the stream,
-# and an `UpstreamError` inside it.
+# Exceptions that say the cause and the status: before the stream, a `ContextLengthError` is also a `BadRequestError`.
+# Inside the stream, it is also an `UpstreamError`.
 
 
 class RejectedRequest:
@@ -453,7 +453,7 @@ def status_error(info: ErrorInfo, *, should_retry: bool | None = None, body: Any
         kind = RejectedPermission.ContentFilterError
     details = _details(meaning)
     named = details.get("param")
-    member = f"{named}: " if named and named not in info.message else ""  # as pydantic's errors of FastAPI servers
+    member = f"{named}: " if named and named not in info.message else ""  # FastAPI servers send pydantic's errors
     return kind(
         f"{member}{info.message} (HTTP {status})",
         status_code=status,
@@ -497,7 +497,7 @@ def _details(meaning: ErrorClassification | None) -> dict[str, Any]:
 
 def _by_status(info: ErrorInfo) -> type[APIStatusError]:
     status = info.status or 0
-    if status == 400 and info.type == "authentication_error":  # what Google calls a wrong key
+    if status == 400 and info.type == "authentication_error":  # Google's error for a wrong key
         return AuthenticationError
     if status in _BY_STATUS:
         return _BY_STATUS[status]

@@ -24,7 +24,7 @@ class PicklableError(Exception):
     other libraries may contain connections and secrets.
     """
 
-    _local: ClassVar[frozenset[str]] = frozenset()  # attributes that are shared by copies, and not pickled
+    _local: ClassVar[frozenset[str]] = frozenset()  # attributes that copies share and pickles don't contain
 
     def __reduce__(self) -> tuple[Any, ...]:
         state, lost = _attributes(self), []
@@ -84,7 +84,7 @@ def _attributes(error: BaseException) -> dict[str, Any]:
 def _deep(value: Any, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(value, memo)
-    except Exception:  # a lock or a connection: the copy shares it
+    except Exception:  # the copy shares a lock or a connection
         return value
 
 
@@ -133,7 +133,7 @@ def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
     seen.add(id(error))
     if isinstance(error, PicklableError):
         return error
-    as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # pydantic's can be had in no other way
+    as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # the only way for pydantic's errors
     return next((sealed for sealed in (_PickledException(error, seen), *as_it_is) if _is_rebuilt(sealed, error)), None)
 
 

@@ -49,7 +49,7 @@ def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, lis
             elif key not in placed:
                 placed.add(key)
                 stays.append(tool)
-        # Elsewhere a message that has nothing else is left out by `fit_history`.
+        # For other APIs, `fit_history` leaves out a message that has nothing but tools.
         if len(stays) != len(message.tools) and (in_place or message.content or message.extras):
             messages[number] = replace(message, tools=tuple(stays))
     made = replace(request, tools=tuple(tools.values()), messages=tuple(messages))

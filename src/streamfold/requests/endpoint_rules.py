@@ -130,7 +130,7 @@ def apply_rules(request: Request, rules: Rules) -> tuple[Request, list[ReplyWarn
     return request, warnings
 
 
-# --- what the model can't ---------------------------------------------------------------------------------------------
+# --- missing capabilities ---------------------------------------------------------------------------------------------
 
 
 def emulatable_capabilities(request: Request, rules: Rules) -> frozenset[str]:
@@ -161,7 +161,7 @@ _Form: TypeAlias = Literal["json_schema", "json_object", "tool", "instruction"]
 def _form(request: Request, rules: Rules) -> Literal["json_schema", "json_object", "tool"]:
     can = request.capabilities
     if rules.response_format == "json_schema" and can.structured_output == "no":
-        # JSON mode may be refused as well; a call that can be forced is known to work.
+        # The server may refuse JSON mode too, but a forced tool call is known to work.
         return "tool" if can.tools == can.forced_choice == "yes" else "json_schema"
     return rules.response_format
 
@@ -251,7 +251,7 @@ def _format(wanted: ResponseFormat, rules: Rules, warnings: list[ReplyWarning]) 
         fitted = fit_schema(schema, schemas.format, at=at)
         if schemas.loose is not None:
             strict = not fitted.problems
-        if fitted.problems and schemas.loose is not None:  # the answer will most likely fit even so
+        if fitted.problems and schemas.loose is not None:  # most answers match the schema without strict mode
             changes.append(f"{at}: strict mode is not requested ({join_limited(fitted.problems, '; ')})")
             fitted = None
     if fitted is None and schemas.loose is not None:
@@ -329,7 +329,8 @@ def _with_format(request: Request, wanted: ResponseFormat | None) -> Request:
 
 def _instructed(request: Request, text: str) -> Request:
     first, *rest = request.messages
-    if first.role in INSTRUCTION_ROLES and isinstance(first.content, str):  # some templates take only one
+    # Some chat templates accept only one system message.
+    if first.role in INSTRUCTION_ROLES and isinstance(first.content, str):
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{text}"), *rest))
     if first.role in INSTRUCTION_ROLES and isinstance(first.content, tuple):
         return replace(request, messages=(replace(first, content=(*first.content, TextPart(text))), *rest))

@@ -38,11 +38,11 @@ _ALL_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "fun
 _NOT_ANSWERED = "this call was not answered"
 _STILL_RUNNING = "still running: the result follows"
 _NO_OUTPUT = "(no output)"
-_PAUSE = "..."  # of the assistant, between a result and a user message
+_PAUSE = "..."  # the assistant's text between a tool result and a user message
 _SUMMARY = "Summary of the conversation so far:\n\n"
 _MEDIA = {ImagePart: "an image", FilePart: "a file", AudioPart: "audio"}
 CONTINUE_PROMPT = "Continue."
-GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # this object says that no client has written it
+GO_ON_MESSAGE = Message("user", CONTINUE_PROMPT)  # compared by identity: streamfold added this message
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def fit_history(
     """
     roles = [message.role for message in messages]
     if roles in (["user"], ["system", "user"]) and all(map(_is_plain, messages)) and rules.roles >= {*roles}:
-        return FittedHistory(messages)  # a question alone, with which nothing can be wrong
+        return FittedHistory(messages)  # a plain question follows all rules
     return _Fitting(messages, rules, repair, open_calls, origin).run()
 
 
@@ -224,9 +224,9 @@ class _Fitting:
         self._errors: list[str] = []
         self._repairable = True
         self._warnings: list[ReplyWarning] = []
-        self._changes: dict[str, list[str]] = {}  # places, by what was done there
+        self._changes: dict[str, list[str]] = {}  # the places of each change
         self._ids: dict[str, str] = {}
-        self._moved: set[int] = set()  # turns whose results a repair puts behind them
+        self._moved: set[int] = set()  # the indexes of turns whose results a repair moves
         self._sent: list[tuple[int, Message]] = []
 
     def run(self) -> FittedHistory:
@@ -295,7 +295,7 @@ class _Fitting:
         for turn in self._turns:
             message, content = turn.message, turn.message.content
             if isinstance(content, tuple) and (stays := tuple(p for p in content if not self._is_blank(p))) != content:
-                if stays or turn.calls:  # a message of which nothing is left is left out
+                if stays or turn.calls:  # a message without content is left out later
                     self._change(turn.at, "blank texts, which this provider refuses, were left out")
                 turn.message = replace(message, content=stays or ("" if message.role == "tool" else None))
             elif isinstance(content, str) and turn.calls and self._is_blank(content):
@@ -326,7 +326,7 @@ class _Fitting:
             if not blank or turn.calls or message.refusal or message.partial or message.paused:
                 continue
             if message.tools and not message.extras:
-                turn.dropped = not rules.added_tools  # they are sent with the other tools
+                turn.dropped = not rules.added_tools  # the tools are sent in the request's list
                 continue
             kinds = sorted({str(item.get("type")) for item in items or () if isinstance(item, Mapping)})
             if message.role == "assistant":
@@ -346,14 +346,14 @@ class _Fitting:
 
     def _pair(self) -> None:
         """Assigns each result to the nearest earlier tool call that has the same id and no result yet."""
-        waiting: dict[str, list[deque[_Call]]] = {}  # by id, the calls of each turn
+        waiting: dict[str, list[deque[_Call]]] = {}  # the calls of each turn, by id
         latest: dict[str, _Call] = {}
         for turn in self._turns:
             for call in turn.calls:
                 turns = waiting.setdefault(call.id, [])
                 if not turns or turns[-1][0].turn is not turn:
                     turns.append(deque())
-                turns[-1].append(call)  # an id twice in one turn: results come in the calls' order
+                turns[-1].append(call)  # if an id occurs twice in a turn, results follow the order of the calls
                 latest[call.id] = call
             if turn.message.role != "tool" or turn.message.tool_call_id is None:
                 continue
@@ -380,7 +380,7 @@ class _Fitting:
                     self._change(turn.at, "a tool call had no id and got a new one")
                     continue
                 if rules.unique_ids is None:
-                    continue  # renumbered in any case
+                    continue  # the adapter renumbers all ids
                 sent = call.id if own and rules.ids == "any" else self._accepted_id(call.id)
                 if before is not None:
                     in_turn = before.turn is turn
@@ -420,7 +420,7 @@ class _Fitting:
         return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', call_id)[: most - 9]}_{mark}"
 
     def _made_id(self, call: _Call, taken: set[str]) -> str:
-        # The same for the same conversation: a provider's cache goes by the beginning of the prompt.
+        # The same conversation gets the same ids, which the prompt cache requires.
         number = call.number
         while (made := self._accepted_id(f"call_{call.turn.at}_{number}")) in taken:
             number += 1
@@ -482,7 +482,7 @@ class _Fitting:
 
     def _order(self) -> None:
         follow = self._rules.results_follow
-        rank, ranks = 0, list[int]()  # of each message among those that are sent
+        rank, ranks = 0, list[int]()  # the position of each message in the request
         for turn in self._turns:
             ranks.append(rank)
             rank += not turn.dropped
@@ -663,7 +663,7 @@ def _joined(one: Message, other: Message) -> Message:
     for name, value in other.extras.items():
         both_lists = isinstance(extras.get(name), list) and isinstance(value, list)
         extras[name] = [*extras[name], *value] if both_lists else value
-    if one.origin != other.origin:  # what only the authors can read has two of them
+    if one.origin != other.origin:  # each provider can read only its own extras
         extras = {}
     return replace(
         other,

@@ -34,15 +34,14 @@ from ..types import (
 )
 from .object_reader import ObjectReader, kind_of
 
-# Content parts that callers write as dicts, in the spelling of Chat Completions or of the Responses API.
-# A part becomes one of ours if ours can hold all of it. Any other part stays the dict that it is, because many
-# servers have parts and members of their own.
+# Content parts that callers pass as dicts in the format of Chat Completions or the Responses API. A dict is converted
+# to an object only if the object can hold all its fields, because many servers have parts and fields of their own.
 
 ReadPart: TypeAlias = ContentPart | Mapping[str, Any]
 
 _PARTS = ("text", "image_url", "input_audio", "file", "refusal", "video_url")
 _RESPONSES_PARTS = ("input_text", "input_image", "input_file", "output_text")
-# What other APIs and libraries call them.
+# The names of parts in other APIs and libraries.
 _FOREIGN = {
     "image": "image_url", "image_file": "image_url", "audio": "input_audio", "document": "file", "pdf": "file",
     "tool_use": "tool_calls beside the content", "tool_result": 'a message with the role "tool"',
@@ -140,7 +139,8 @@ def _image(url: str | None, file_id: str | None, detail: str | None, where: str,
         return ImagePart(url=url, detail=read)
     data, media_type = _from_data_url(url, place)
     made = ImagePart(data=data, media_type=media_type, detail=read)
-    return made if made.data_url == url else ImagePart(url=url, detail=read)  # what is sent is what was written
+    # Base64 that we would write differently is sent unchanged.
+    return made if made.data_url == url else ImagePart(url=url, detail=read)
 
 
 def _file(fields: ObjectReader) -> FilePart | None:
@@ -173,23 +173,22 @@ def _from_data_url(url: str, where: str) -> tuple[bytes, str]:
         raise ConfigError(f"{where}: {exc}") from None
 
 
-# Items of the Responses API as messages. What the model said between two turns of others is one message.
-# https://platform.openai.com/docs/api-reference/responses/create is the shape. A turn that a `Message` can't hold
-# whole (reasoning that only its provider can read, several messages, text after a call, items of other kinds) keeps
-# its items in `extras["output"]`, so that they go back as they came.
+# Items of the Responses API (https://platform.openai.com/docs/api-reference/responses/create). Consecutive items of the
+# model become one message. If a `Message` can't hold all of a turn (encrypted reasoning, several messages, text after a
+# call, items of other kinds), `extras["output"]` contains the items, so that requests send them back unchanged.
 
-# Members of a call that its provider wants back; "thought_signature" is Perplexity's.
+# Fields of a call that the provider requires in later requests. Perplexity sends "thought_signature".
 CALL_EXTRAS = ("namespace", "caller", "async", "thought_signature")
-# Members of calls of other APIs (Gemini's thought signatures), which clients of this API carry for their provider.
+# Fields of calls from other APIs (Gemini's thought signatures), which clients of this API send back.
 CARRIED_CALL_EXTRAS = ("extra_content",)
-ITEM_EXTRAS = ("id", "status", "phase")  # members of messages and results
+ITEM_EXTRAS = ("id", "status", "phase")  # fields of messages and results
 _ADDED_TOOLS = "additional_tools"
 _ITEM_ROLES = ("user", "system", "developer", "assistant")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
 def _is_item(message: Any) -> bool:
-    # Messages of Chat Completions have neither.
+    # Messages of Chat Completions have neither a `type` nor a `phase`.
     return isinstance(message, Mapping) and ("type" in message or "phase" in message)
 
 
@@ -244,7 +243,7 @@ def _is_the_models(item: Mapping[str, Any]) -> bool:
     if kind == "message":
         return item.get("role") == "assistant"
     if kind == _ADDED_TOOLS:
-        return item.get("role") != "developer"  # one in an answer says who added them
+        return item.get("role") != "developer"  # in an answer, the role says who added the tools
     return not kind.endswith(("_output", "_response"))
 
 
@@ -333,10 +332,9 @@ def _text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-# Parses conversations: every accepted form of a message becomes a `Message` here, and nowhere else.
-# A message may be a `Message`, a dict in the shape of Chat Completions, or an item of the Responses API. Members
-# that a `Message` has no field for are kept in its `extras`, so that they are sent where they were written for.
-# https://platform.openai.com/docs/api-reference/chat/create is the shape.
+# Conversations. A message may be a `Message`, a dict in the format of Chat Completions
+# (https://platform.openai.com/docs/api-reference/chat/create), or an item of the Responses API. `Message.extras`
+# contains the fields that a `Message` doesn't have.
 
 _ROLES = get_args(Role)
 
@@ -435,7 +433,7 @@ def _call(call: Any, where: str) -> ToolCall:
         raise ConfigError(f"{where} is a tool call and must be an object, not {kind_of(call)}")
     fields = ObjectReader(call, where)
     call_id = fields.string("id")
-    fields.any("index")  # of a fragment: what put the call together left it there
+    fields.any("index")  # of a streamed fragment, which some programs don't remove
     if fields.any("type") == "custom" and isinstance(call.get("custom"), Mapping):
         custom = fields.inner("custom")
         name, text = custom.string("name"), custom.text("input") or ""

@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from .options import ReasoningEffort
 
-# What a model can do at its endpoint.
-# A quirk says how something is written for an endpoint. A capability says whether a feature is available.
-# Undocumented features are "unknown": the request is sent and the server decides.
+# Capabilities: what a model can do at an endpoint. A quirk says how a request to an endpoint is written, and a
+# capability says whether a feature is available. If that is unknown, streamfold sends the request to find out.
 
 Support: TypeAlias = Literal["yes", "no", "unknown"]
 
@@ -54,10 +53,8 @@ class Capabilities:
 CAPABILITIES = tuple(field.name for field in fields(Capabilities))
 
 
-# What a model is, whichever endpoint serves it: whether it thinks, which levels of effort it has, what it refuses.
-# A quirk says how an endpoint writes something; a family says what there is to write. What nobody has written down
-# is unknown, and unknown means that it is sent. `providers/families.toml` is the data, `config/model_facts.py`
-# reads it.
+# Families: facts about a model that are the same at all endpoints, such as its effort levels. The facts are in
+# `providers/families.toml`, which `config/model_facts.py` reads. If a fact is unknown, streamfold sends the option.
 
 _VENDOR = re.compile(r"^(?:databricks-|(?:[a-z-]+\.)+)(?=[a-z])")  # `us.anthropic.`, as Amazon Bedrock writes
 _CLAUDE_DOTS = re.compile(r"(?<=\d)\.(?=\d)")
@@ -162,13 +159,13 @@ class ModelFacts:
 
 
 FACTS = tuple(each.name for each in fields(ModelFacts))
-# What a server decides of a model whose weights anybody may serve, and what holds at the maker's own address alone.
+# Facts that depend on the server if the weights are open, and facts that are true only at the maker's own endpoints.
 _OF_THE_SERVER = (
     "sampling", "samples_while_thinking", "temperature_max", "stop", "keep", "max_output_tokens",
     "context_tokens", "tools", "forced_choice", "parallel_calls", "structured_output",
 )  # fmt: skip
 _OF_THE_MAKER = ("apis", "tools_on_chat", "background_tools", "retires", "retires_earliest")
-# What follows a prefix in the name of another version: `gpt-5.9`, `claude-opus-4-9`, but not `gpt-5-2025-08-07`.
+# The rest of the name of another version: `gpt-5.9` and `claude-opus-4-9`, but not `gpt-5-2025-08-07`.
 _OTHER_VERSION = re.compile(r"[-.]?\d{1,2}(?!\d)")
 
 

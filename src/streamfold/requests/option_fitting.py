@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .request import Request
 
 
-# Without one of the first the answer is worse, or another one, and still what was wanted. Without the others it is not.
+# Without one of the dispensable options, the answer still serves its purpose.
 _DISPENSABLE = ("temperature", "top_p", "seed", "parallel_tool_calls", "reasoning_effort", "compact_threshold")
 _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
@@ -124,7 +124,7 @@ def report_unsent_options(request: Request, sends: Collection[str], adapter: str
         if name in sends or getattr(request.options, name) is None:
             continue
         if name == "parallel_tool_calls" and not request.tools:
-            continue  # it means nothing then
+            continue  # without tools, the option has no effect
         if name in _ESSENTIAL:
             raise _not_sent(name, adapter)
         detail = f"{name} was not sent: the adapter {adapter!r} doesn't support it"
@@ -243,7 +243,7 @@ def _sampling(options: Options, fitting: _FitContext) -> Options:
     both = {"temperature": options.temperature, "top_p": options.top_p}
     given = {name: value for name, value in both.items() if value is not None}
     if (why := _fixed(options, fitting)) is not None:
-        at_one = fitting.family.sampling not in ("no", "ignored") and fitting.rules.sampling  # it samples with 1 anyway
+        at_one = fitting.family.sampling not in ("no", "ignored") and fitting.rules.sampling  # 1 is the default
         if lost := [name for name, value in given.items() if value != 1 or not at_one]:
             fitting.say("option_dropped", f"{why}: {' and '.join(lost)} not sent")
         return replace(options, temperature=None, top_p=None)
@@ -328,7 +328,7 @@ def _parallel(options: Options, fitting: _FitContext) -> Options:
     if wanted is None:
         return options
     if not fitting.tools and "tools" not in options.extra_body:
-        return replace(options, parallel_tool_calls=None)  # it means nothing, and OpenAI refuses it then
+        return replace(options, parallel_tool_calls=None)  # has no effect, and OpenAI refuses it
     if fitting.family.capabilities.parallel_calls == "no":
         fitting.say("option_dropped", "makes only one tool call per answer: parallel_tool_calls was not sent")
     elif fitting.rules.parallel_calls:

@@ -16,7 +16,7 @@ from .object_reader import ObjectReader
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # https://www.rfc-editor.org/rfc/rfc9110#name-tokens
 
 
-# They frame the message or belong to one connection: the HTTP library sets them.
+# Headers that frame a message or belong to one connection. The HTTP library sets them.
 _FRAMING = {
     "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade",
@@ -300,7 +300,7 @@ OPTION_SYNONYMS = {
     "drop_params": "unsupported_options",
 }
 """Maps the names that other libraries use for an option to the name here."""
-# What is written elsewhere, by its names here and in other libraries.
+# Hints for names, here and in other libraries, that aren't options of a request.
 _ELSEWHERE = {
     "stream": "only chat() accepts it, because it returns the whole answer",
     "functions": "pass tools=",
@@ -320,7 +320,7 @@ _ELSEWHERE = {
         "Provider.from_config() accepts it"
     ),
 }
-# Parameters of providers that are no options here and look like ones that are.
+# Parameters of providers that look like options, but belong into `extra_body`.
 _EXTRA_BODY = {
     "top_k", "min_p", "top_a", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "logprobs",
     "top_logprobs", "user", "metadata", "service_tier", "store", "safety_identifier",
@@ -343,7 +343,7 @@ _TAKES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-# The types of a response format in Chat Completions and Responses. No JSON schema has them.
+# The types of a response format in Chat Completions and the Responses API, which aren't types of JSON Schema.
 _FORMS = ("text", "json_object", "json_schema")
 _SCHEMA_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
@@ -380,7 +380,7 @@ def read_response_format(wanted: Any) -> ResponseFormat | None:
     if isinstance(wanted, Mapping):
         fields = ObjectReader(wanted, "response_format")
         kind = wanted.get("type")
-        if isinstance(wanted.get("format"), Mapping):  # the member `text` of Responses
+        if isinstance(wanted.get("format"), Mapping):  # the field `text` of the Responses API
             inner = fields.inner("format")
             fields.refuse_rest("pass it in extra_body")
             return read_format(inner)

@@ -21,7 +21,7 @@ class Requirement:
     place: str
 
 
-# The parts of both OpenAI APIs, and what Kimi and vLLM have beside them.
+# The parts of both OpenAI APIs, and additional parts of Kimi and vLLM.
 _PART_TYPES = {
     "image_url": "images",
     "input_image": "images",
@@ -32,7 +32,7 @@ _PART_TYPES = {
 }
 _PARTS: dict[type, str] = {ImagePart: "images", FilePart: "files", AudioPart: "audio"}
 
-# What a model can't, and what to do about it.
+# For each capability: what the model can't do, and a solution.
 _WORDS = {
     "tools": ("call tools", "leave the tools out"),
     "forced_choice": ("be forced to call a tool", 'pass tool_choice="auto"'),
@@ -73,7 +73,7 @@ def describe_missing(needs: Sequence[Requirement], model: str, others: Mapping[s
     """
     places: dict[str, list[str]] = {}
     for need in needs:
-        # An option is written as the argument that it is.
+        # An option is shown as an argument, such as `tools=`.
         places.setdefault(need.capability, []).append(need.place if "[" in need.place else f"{need.place}=")
     described = []
     for name, listed in places.items():
@@ -103,7 +103,7 @@ def requirements_of(request: Request) -> Iterator[Requirement]:
             yield Requirement("forced_choice", "tool_choice")
     wanted = options.response_format
     is_any_json = wanted.schema is None if isinstance(wanted, ResponseFormat) else isinstance(wanted, str)
-    if wanted is not None and not is_any_json:  # models that know no schemas have JSON mode too
+    if wanted is not None and not is_any_json:  # models without support for schemas may have JSON mode
         yield Requirement("structured_output", "response_format")
     if options.reasoning_effort not in (None, "none"):
         yield Requirement("reasoning", "reasoning_effort")

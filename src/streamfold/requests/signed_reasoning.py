@@ -12,8 +12,8 @@ from typing import Any
 from ..types import Message
 from .message_digests import digest_parts
 
-_SIGNED = ("thinking", "redacted_thinking")  # blocks of Anthropic's API
-_DETAILS = ("thinking_blocks", "reasoning_details")  # the same, as LiteLLM and OpenRouter write them
+_SIGNED = ("thinking", "redacted_thinking")  # block types of Anthropic's API
+_DETAILS = ("thinking_blocks", "reasoning_details")  # the fields of LiteLLM and OpenRouter with such blocks
 
 
 def signed_turn(message: Message) -> str | None:

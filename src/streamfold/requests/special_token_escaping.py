@@ -93,7 +93,7 @@ def _escaped_texts(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     joined = "".join(texts)
     starts = []
     found = pattern.search(joined)
-    while found:  # tokens may overlap, and each has to be broken
+    while found:  # tokens may overlap, and each must be escaped
         starts.append(found.start())
         found = pattern.search(joined, found.start() + 1)
     if not starts:
@@ -140,6 +140,6 @@ def _escaped_file(part: FilePart, pattern: re.Pattern[str]) -> FilePart:
 def _escaped_bytes(data: bytes, pattern: re.Pattern[str]) -> bytes:
     try:
         text = data.decode()
-    except UnicodeDecodeError:  # no tokenizer finds a token in it
+    except UnicodeDecodeError:  # not text, so it contains no special tokens
         return data
     return _escaped(text, pattern).encode()

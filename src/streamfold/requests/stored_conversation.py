@@ -57,7 +57,7 @@ def continue_stored(
     """
     values = (_values(message, names) for message in messages)
     digests = list(accumulate(values, digest_parts, initial=_START))  # the first is of an empty conversation
-    # One message at least is new: a request without any asks for nothing.
+    # At least one message must be new, because a request needs a message.
     found = next((count for count in reversed(range(1, len(digests) - 1)) if digests[count] in stored.turns), 0)
     if grows and stored.turns and not found:
         raise ConfigError(

@@ -8,10 +8,10 @@ from math import ceil
 from ..types import Message, TextPart, Tool
 from .request import Request
 
-_BYTES = 4  # of UTF-8, for one token: right for English and code, and near for scripts of three bytes a character
-_OTHER_SCRIPT = 0.4  # tokens for a character that is not ASCII, at least
+_BYTES = 4  # UTF-8 bytes per token: right for English and code, close for scripts with three bytes per character
+_OTHER_SCRIPT = 0.4  # minimum tokens per character that isn't ASCII
 _MESSAGE = 4  # tokens around the text of a message
-_MEDIA = 1600  # tokens of a large image; those of documents and audio vary more than can be guessed
+_MEDIA = 1600  # tokens of a large image; documents and audio vary too much for an estimate
 
 
 def estimated_tokens(request: Request) -> int:

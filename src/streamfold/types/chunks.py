@@ -143,7 +143,7 @@ class ChunkDetails(PydanticField):
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:
-        if other is None:  # of a chunk without details
+        if other is None:  # the details of a chunk without details
             return not self.silent
         if not isinstance(other, ChunkDetails):
             return NotImplemented

@@ -12,7 +12,7 @@ from ..errors import ConfigError
 from .messages import Message
 from .replies import Reply
 
-_MOST_TURNS = 100  # of one account: an older turn that is edited costs a request with the whole conversation
+_MOST_TURNS = 100  # per account; for older turns, requests send all messages
 _MOST_ACCOUNTS = 20
 _VERSION = 1
 
@@ -46,9 +46,10 @@ class Conversation:
         if given is not None and not (isinstance(given, str) and given):
             raise ConfigError(f"Conversation(after=...) needs an id of the provider, not {after!r:.80}")
         self._after = after
-        self._account: str | None = None  # to which that id belongs, once it was accepted there
-        self._given_up: frozenset[str] = frozenset()  # accounts that don't continue what they have stored
-        self._turns: dict[str, dict[str, str]] = {}  # by account: ids of answers by digests; its dicts never change
+        self._account: str | None = None  # the account that accepted `after`
+        self._given_up: frozenset[str] = frozenset()  # accounts that ignore the ids of stored answers
+        # The ids of answers, by account and then by digest. The inner dicts never change.
+        self._turns: dict[str, dict[str, str]] = {}
 
     @property
     def after(self) -> str | None:

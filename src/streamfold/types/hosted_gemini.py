@@ -44,7 +44,7 @@ def part_of(part: Mapping[str, Any]) -> HostedPart | None:
 
 
 def hosted(parts: list[Mapping[str, Any]]) -> Iterator[HostedPart]:
-    # Functions with a response in the answer were run by Google itself (server-side MCP).
+    # Google itself ran the functions whose response is in the answer (server-side MCP).
     found = [part.get("functionResponse") for part in parts]
     ran = {(str_or_none(one.get("id")), str_or_none(one.get("name"))) for one in found if isinstance(one, Mapping)}
     for part in parts:
@@ -99,7 +99,7 @@ def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[in
     found = place(start), place(end)
     said = segment.get("text")
     if isinstance(said, str) and said and text[found[0] : found[1]] != said:
-        # Counted in another text: in its own part, or with the thoughts before it.
+        # Google counted in another text: in one part, or in a text that includes thoughts.
         at = text.find(said)
         return (at, at + len(said)) if at >= 0 and text.find(said, at + 1) < 0 else (None, None)
     return found
@@ -140,7 +140,7 @@ def _moved_support(support: Mapping[str, Any], first: int, shift: int) -> dict[s
 
 
 def _moved(span: Mapping[str, Any], shift: int) -> dict[str, Any]:
-    # Google omits a start of 0, and both positions for a source without a passage.
+    # Google omits the start 0, and omits both positions for a source without a passage.
     end = int_or_none(span.get("endIndex"))
     if end is None or not shift:
         return dict(span)

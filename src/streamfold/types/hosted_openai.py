@@ -18,17 +18,17 @@ from .media_types import media_type_of, read_data_url
 class _Item(NamedTuple):
     kind: str
     part: PartKind = "call"
-    input: str = ""  # the member with what the model wrote
+    input: str = ""  # the field that the model wrote
 
 
 _TEXTS = ("message", "reasoning")
-PLAIN_ITEMS = (*_TEXTS, "function_call")  # no tool of the provider's
+PLAIN_ITEMS = (*_TEXTS, "function_call")  # not hosted tools
 _ITEMS = {
     "web_search_call": _Item("web_search", "both", "action"),
     "file_search_call": _Item("file_search", "both", "queries"),
     "code_interpreter_call": _Item("code_execution", "both", "code"),
     "image_generation_call": _Item("image_generation", "both"),
-    "search_results": _Item("web_search", "both", "queries"),  # this and the next two: Perplexity, types of its SDK
+    "search_results": _Item("web_search", "both", "queries"),  # this and the next two are types of Perplexity's SDK
     "fetch_url_results": _Item("web_fetch", "both"),
     "sandbox_results": _Item("code_execution", "both", "code"),
     "mcp_list_tools": _Item("mcp", "listing"),
@@ -161,7 +161,7 @@ def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str)
         return
     places, said = TextOffsets(text), list(_texts(items))
     if annotations and not any(found for _, found in said) and len(said) == 1:
-        said = [(said[0][0], annotations)]  # they came in events of their own, and no item repeats them
+        said = [(said[0][0], annotations)]  # they came in separate events, and no item repeats them
     for part, found in said:
         yield from _cited(found, places.next(part), len(part))
 

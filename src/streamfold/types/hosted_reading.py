@@ -9,8 +9,8 @@ from typing import Any
 from . import hosted_anthropic, hosted_gemini, hosted_interactions, hosted_openai
 from .hosted_parts import Citation, GeneratedFile, HostedPart
 
-# Extras with the answer in the form of its API: the blocks of Anthropic and Gemini, the items of Responses, the steps
-# of Interactions.
+# The extras that contain the answer in the API's format: the blocks of Anthropic and Gemini, the items of the Responses
+# API, the steps of the Interactions API.
 TURN_EXTRAS = ("blocks", "output", "steps")
 
 
@@ -112,13 +112,13 @@ def text_in(extras: Mapping[str, Any]) -> str:
 # https://docs.anthropic.com/en/api/handling-stop-reasons
 # https://ai.google.dev/gemini-api/docs/generate-content/long-decode
 PAUSED = ("pause_turn", "compaction", "CONTINUATION")
-# How a response has ended, where the answer is continued by another request.
+# The extras that say how a response ended and how to continue it.
 RESPONSE_STATES = ("stop_reason", "finishReason", "continuationToken", "continuation_token")
 
 
 def is_paused(extras: Mapping[str, Any]) -> bool:
     """Returns True if the model hasn't finished its turn, so that another request must continue the answer."""
-    if continuation_token(extras) is not None:  # one of Interactions comes with the status that says so, and no other
+    if continuation_token(extras) is not None:  # the Interactions API sends it only for a paused answer
         return "continuation_token" in extras or _says_paused(extras, "finishReason")
     return _says_paused(extras, "stop_reason")
 

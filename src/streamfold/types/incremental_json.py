@@ -18,16 +18,16 @@ from ..jsontext import join_surrogates, parse_object
 from .tool_calls import PartialUpdate
 
 _Step: TypeAlias = Callable[["IncrementalJSON", str, int], int]
-PathPattern: TypeAlias = tuple[str | int | None, ...]  # None: any member or position
+PathPattern: TypeAlias = tuple[str | int | None, ...]  # None matches any key or index
 
 _STEP = re.compile(r"""\.?([^.\[\]*'"]+|\*)|\[(\d+|\*?)\]|\['([^']*)'\]|\["([^"]*)"\]""")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_RUN = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE.pattern}[^"\\\x00-\x1f]*+)*+')  # the inside of a string
+_RUN = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE.pattern}[^"\\\x00-\x1f]*+)*+')  # the content of a string
 _LITERAL = re.compile(r"[-+.0-9A-Za-z]*")
 _decode = json.JSONDecoder().raw_decode
-_DEEPEST = 200  # levels; what is nested more deeply is not followed
+_DEEPEST = 200  # levels of nesting, above which values aren't reported
 
 
 def path_pattern(path: str) -> PathPattern:
@@ -99,14 +99,14 @@ class IncrementalJSON:
         self._tool = tool
         self._call = call
         self._levels: list[_Level] = []
-        self._captured: list[_Level] = []  # those of them that are watched
-        self._inside = [number for number, pattern in enumerate(patterns) if pattern]  # of the next value, see _Level
+        self._captured: list[_Level] = []  # the watched levels
+        self._inside = [number for number, pattern in enumerate(patterns) if pattern]  # `inside` of the next value
         self._watched = [number for number, pattern in enumerate(patterns) if not pattern]
         self._path: tuple[str | int, ...] = ()
         self._state: _Step = IncrementalJSON._value
-        self._text: list[str] = []  # of the string or literal that is open
-        self._escape = ""  # an escape that is not complete
-        self._half = ""  # half a character, whose other half may come
+        self._text: list[str] = []  # of the string or literal that hasn't ended
+        self._escape = ""  # an incomplete escape
+        self._half = ""  # the first half of a surrogate pair
         self._out: list[tuple[int, PartialUpdate]] = []
         self.ended = False
         self.broken = False
@@ -217,7 +217,7 @@ class IncrementalJSON:
             done = text[end] == '"'
             if not done and _BEGUN_ESCAPE.fullmatch(text, end):
                 self._escape, end = text[end:], len(text)
-            elif not done:  # a control character, or an escape that there is not
+            elif not done:  # a control character or an invalid escape
                 self.broken = True
         return end + done, self._decoded(raw, done=done) if wanted else "", done
 

@@ -36,7 +36,7 @@ Part: TypeAlias = ContentPart | Mapping[str, Any]
 Content: TypeAlias = str | tuple[Part, ...] | None
 
 _ROLES = get_args(Role)
-INSTRUCTION_ROLES = ("system", "developer")  # two words for the same; only newer models of OpenAI know the second
+INSTRUCTION_ROLES = ("system", "developer")  # synonyms; only newer models of OpenAI accept the second
 _PARTS = (TextPart, ImagePart, FilePart, AudioPart)
 
 

@@ -215,7 +215,7 @@ def read_as(form: type[T], value: Any) -> T:
     except ValidationError as exc:
         without = value
         for problem in exc.errors(include_url=False):
-            if problem["input"] is None:  # the path also has the names of a union's alternatives
+            if problem["input"] is None:  # its path may contain names of a union's alternatives
                 without = without_null(without, problem["loc"])
         if without is value:
             raise

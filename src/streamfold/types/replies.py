@@ -124,8 +124,8 @@ class Reply(PydanticField):
     extras: dict[str, list[Any]] = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
     provider: str | None = None
-    reasoned: bool = field(default=False, repr=False)  # reasoning was sent, if only as ""
-    answer: str | None = field(default=None, repr=False)  # the end of the text, where it was asked for as a tool call
+    reasoned: bool = field(default=False, repr=False)  # the server sent reasoning, even if it is ""
+    answer: str | None = field(default=None, repr=False)  # structured output from a tool call
     origin: str | None = field(default=None, repr=False, compare=False)  # see Message.origin
     prefix: str | None = field(default=None, repr=False, compare=False)  # see Message.prefix
     pricing: PricingField = field(default=None, repr=False, compare=False)
@@ -182,7 +182,7 @@ class Reply(PydanticField):
         return "\n\n".join(filter(None, (self.text or self.refusal, "\n".join(calls), f"*{about}*")))
 
     def _for_json(self) -> Reply:
-        cost = self.cost  # what it cost is written, and not how that was found out
+        cost = self.cost  # JSON contains the amount, but not the prices
         return replace(self, pricing=None if cost is None else FixedPricing(cost))
 
     @overload

@@ -26,7 +26,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "number": lambda value: _is_number(value),
     "integer": lambda value: _is_number(value) and value == int(value),
 }
-_DEEPEST = 100  # levels of a value; what is below them is not checked
+_DEEPEST = 100  # levels of nesting, above which values aren't checked
 
 
 class SchemaProblem(NamedTuple):
@@ -283,7 +283,7 @@ def _of_number(value: float, schema: Mapping[str, Any], path: Path) -> Iterator[
             yield SchemaProblem(path, f"must be {words} {bound}", value)
     step = schema.get("multipleOf")
     if _is_number(step) and step > 0:
-        # By what is written: 0.3 is a multiple of 0.1.
+        # Decimal, as written: 0.3 is a multiple of 0.1.
         written, unit = (Fraction(each if isinstance(each, int) else repr(each)) for each in (value, step))
         if written % unit:
             yield SchemaProblem(path, f"must be a multiple of {step}", value)

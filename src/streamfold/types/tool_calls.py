@@ -55,7 +55,7 @@ class ToolCall(PydanticField):
     @property
     def error(self) -> Literal["invalid_json"] | None:
         """The value `"invalid_json"` if the arguments aren't a JSON object, otherwise None."""
-        # A model may write these two keys itself, but not a text that contains all of itself.
+        # A model may write these two keys itself, but its text can't contain itself as `_raw`.
         unparsed = self.arguments == {"_raw": self.raw_arguments, "_error": "invalid_json"}
         return "invalid_json" if unparsed else None
 
@@ -101,7 +101,7 @@ class ToolCall(PydanticField):
 
         try:
             if self.error:
-                model.model_validate_json(self.raw_arguments)  # says where it isn't JSON; but reads NaN and 1e999
+                model.model_validate_json(self.raw_arguments)  # says where the JSON ends, but accepts NaN and 1e999
                 raise InvalidToolArgumentsError(f"invalid arguments for {self.name}: not a JSON object", self)
             return read_as(model, self.arguments)
         except ValidationError as exc:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
-F = TypeVar("F", covariant=True, default=Callable[..., Any])  # the function that the tool was made from
+F = TypeVar("F", covariant=True, default=Callable[..., Any])  # the type of the decorated function
 
 NeedsApproval: TypeAlias = bool | Callable[[ToolCall], bool | Awaitable[bool]]
 
@@ -99,7 +99,7 @@ class Tool(Generic[F]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        # JSON has what is sent of a tool, and whether it needs approval, but no function.
+        # The JSON contains the fields that requests contain, and `needs_approval`, but no function.
         def read(value: Any, inner: Callable[[Any], _ToolJSON]) -> Tool[Any]:
             if isinstance(value, cls):
                 return value
@@ -236,7 +236,7 @@ class _ToolJSON(PydanticField):
 
 
 _WRITTEN = tuple(member.name for member in fields(_ToolJSON))
-_LOCAL = ("function", "model", "spread", "hosted")  # what there is in Python alone
+_LOCAL = ("function", "model", "spread", "hosted")  # fields that JSON can't contain
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
             raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
-_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # those that some API has for functions
+_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # of some API, for functions
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
@@ -412,7 +412,7 @@ def _allowed_tools(choice: Mapping[str, Any]) -> AllowedTools:
 
 DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
 
-_MOST_SEEN = 256  # functions whose tools are kept
+_MOST_SEEN = 256  # the size of the cache
 
 
 @overload
@@ -492,7 +492,7 @@ def tool(
         model = _arguments(function, chosen)
         made = Tool.from_model(model, name=chosen, strict=strict, function=function)
     except (TypeError, NameError, PydanticUserError) as exc:
-        why = str(exc).partition(". Set ")[0]  # pydantic's advice is not for the caller
+        why = str(exc).partition(". Set ")[0]  # without pydantic's advice
         raise ConfigError(f"{chosen}: its parameters have no JSON schema: {why}") from exc
     for parameter, text in of_parameters.items():
         if parameter in made.parameters["properties"]:
@@ -533,7 +533,7 @@ def as_tool(given: Tool | ServerTool | Mapping[str, Any] | Callable[..., Any]) -
         return read_tool(given)
     if isinstance(given, type):
         return _tool_of_class(given)
-    plain = given.__func__ if isinstance(given, MethodType) and given.__doc__ else given  # a doc may be inherited
+    plain = given.__func__ if isinstance(given, MethodType) and given.__doc__ else given  # a docstring may be inherited
     if isinstance(plain, FunctionType) and callable(given) and not plain.__dict__:
         return _tool_of(given, plain)
     return tool(given) if callable(given) else read_tool(given)
@@ -563,7 +563,7 @@ def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
     try:
         found = get_type_hints(plain, include_extras=True)
     except (TypeError, NameError):
-        return tool(function)  # which says what is wrong
+        return tool(function)  # raises ConfigError
     hints = {name: _comparable(hint) for name, hint in found.items()}
     seen = _seen.get(code)
     if seen is None or not all(map(is_, seen.made_of, made_of)) or seen.hints != hints:

@@ -27,8 +27,8 @@ from .json_schema import (
 from .merging import both, flatten_union, one_of, types_of
 from .subsets import Subset
 
-# What a keyword says about the type of a schema that does not name it. By the letter it would hold for values of that
-# type alone and let all others pass; nobody who writes `properties` means that.
+# The type that a keyword implies if a schema has no `type`. By the standard, `properties` accepts every value that
+# isn't an object, but people who write `properties` mean an object.
 _IMPLIED = {
     "object": ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"),
@@ -41,7 +41,7 @@ _ANY = ("string", "number", "boolean", "object", "array", "null")
 _SILENT = ANNOTATIONS | {"$schema", "$id", "$anchor", "discriminator"}
 _NOT_PLAIN = re.compile(r"\(\?[=!<]|\\[1-9bB]")
 _DEFINITIONS = ("$defs", "definitions")
-# Objects in these are no objects of the answer: closed, they would mean something else.
+# Closing an object inside these keywords would change which answers fit.
 _NEVER_CLOSED = (*CONDITIONS, "contains", "propertyNames", "dependentSchemas")
 _WORDS = {
     "minimum": "at least {}",
@@ -90,12 +90,12 @@ changes=['parameters: minimum moved into the description'], routine=[], problems
     """
     try:
         text = json.dumps(schema)
-    except (TypeError, ValueError):  # it has values that are no JSON: that is found when the request is written
+    except (TypeError, ValueError):  # not JSON, which encoding the request reports
         return _Fitter(subset, at).fit(schema)
     return _fit_text(text, subset, at)
 
 
-@lru_cache(512)  # programs send the same tools again and again
+@lru_cache(512)  # programs send the same tools in each request
 def _fit_text(text: str, subset: Subset, at: str) -> Fitted:
     return _Fitter(subset, at).fit(json.loads(text))
 
@@ -169,7 +169,7 @@ class _Fitter:
         return node
 
     def _noted(self, keyword: str, path: str, what: str) -> None:
-        routine = keyword == "default"  # the program fills it in
+        routine = keyword == "default"  # `read_as` fills in the default
         (self._out.routine if routine else self._out.changes).append(f"{path}: {keyword} {what}")
 
     # --- one schema ---------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class _Fitter:
     def _distributed(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
         """Moves keywords next to `anyOf` into its alternatives, if the endpoint doesn't accept them next to `anyOf`."""
         allowed = self._subset.beside_any_of
-        if allowed is None and self._subset.closed:  # an object is closed with its properties or not at all
+        if allowed is None and self._subset.closed:  # a closed object must contain its properties
             allowed = tuple(ANNOTATIONS)
         if allowed is None:
             return node
@@ -314,7 +314,7 @@ class _Fitter:
             return {**rest, **({"anyOf": schemas} if len(schemas) > 1 else schemas[0] or {})}
         kinds = {_kind(value) for value in values}
         if self._subset.values == "one_type" and len(kinds) > 1 and kinds != {"integer", "number"}:
-            if isinstance(node.get("type"), str):  # the others never fit
+            if isinstance(node.get("type"), str):  # values of other types never fit
                 kind = node["type"]
                 fitting = [
                     value for value in values if _kind(value) == kind or (kind, _kind(value)) == ("number", "integer")
@@ -424,7 +424,7 @@ class _Fitter:
         if path.endswith((".propertyNames", ".contains")):
             return node
         if path.endswith(".additionalProperties") and ANNOTATIONS.issuperset(node) and not subset.closed:
-            return node  # any other member: that is accepted
+            return node  # the endpoint accepts this as any value
         if "enum" in node or "const" in node:
             kinds = sorted({_kind(value) for value in node.get("enum", [node.get("const")])})
             kinds = ["number"] if kinds == ["integer", "number"] else kinds

@@ -13,11 +13,11 @@ from ...types import resolve_ref
 
 Passed: TypeAlias = tuple[dict[str, Any], list[str]]
 
-# Keywords that say something about a value, and do not decide whether it fits.
+# Keywords that describe a value, but don't decide whether the value is valid.
 ANNOTATIONS = frozenset(
     ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
 )
-# Keywords whose value has schemas: by name, in a list, a single one, or one that others depend on.
+# Keywords whose value is a dict of schemas, a list of schemas, one schema, or one schema that is a condition.
 NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 SINGLE = ("items", "additionalProperties", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties")
@@ -118,7 +118,7 @@ def check_shapes(schema: Mapping[str, Any], at: str) -> None:
 
 
 _CONTAINERS = ("$defs", "definitions")
-_MOST_INLINED = 1000  # definitions that use each other double with each level
+_MOST_INLINED = 1000  # definitions that use each other twice double with each level
 
 
 def inline_refs(
@@ -173,7 +173,7 @@ class _Inliner:
             if target is not None:
                 beside = {keyword: value for keyword, value in node.items() if keyword != "$ref"}
                 return self.expand(_merged(target, beside), path, inside | {ref})
-        if self._wanted is None and "discriminator" in node:  # OpenAPI's word, which leads to definitions
+        if self._wanted is None and "discriminator" in node:  # OpenAPI's keyword, which refers to definitions
             self.changes.append(f"{path}: discriminator removed (its targets were inlined)")
             node = {keyword: value for keyword, value in node.items() if keyword != "discriminator"}
         own = {}  # the references to the definitions in this schema: a definition may refer to itself
@@ -209,7 +209,7 @@ def _merged(target: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, A
     if all(keyword in ANNOTATIONS for keyword in clash):
         both = {"description": f"{beside['description']} {target['description']}"} if "description" in clash else {}
         return {**target, **beside, **both}
-    return {"allOf": [dict(target), dict(beside)]}  # both hold, and neither may take the other's place
+    return {"allOf": [dict(target), dict(beside)]}  # a value must match both schemas
 
 
 def _without_unused(schema: dict[str, Any]) -> dict[str, Any]:

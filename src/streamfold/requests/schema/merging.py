@@ -148,7 +148,8 @@ def flatten_union(alternatives: Sequence[Any], root: Mapping[str, Any]) -> tuple
     plain = not any({"enum", "const", "$ref", "anyOf", "oneOf", "allOf", "not", "if"} & each.keys() for each in known)
     if not apart or not plain:
         return None
-    merged = {keyword: value for each in known for keyword, value in each.items()}  # of different types: none twice
+    # The types differ, so no keyword but `type` occurs twice.
+    merged = {keyword: value for each in known for keyword, value in each.items()}
     return {**merged, "type": kinds[0] if len(kinds) == 1 else kinds}, True
 
 

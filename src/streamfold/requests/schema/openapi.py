@@ -108,7 +108,7 @@ def from_openapi(schema: Any) -> dict[str, Any]:
         out = {"type": kind.lower(), **out}
     if out.get("format") == "enum":
         del out["format"]
-    for name in _COUNTS & out.keys():  # which JSON of protocol buffers writes as strings
+    for name in _COUNTS & out.keys():  # JSON of protocol buffers contains 64-bit numbers as strings
         out[name] = int(out[name]) if isinstance(out[name], str) and out[name].isdecimal() else out[name]
     if isinstance(properties := out.get("properties"), Mapping):
         out["properties"] = {name: from_openapi(inner) for name, inner in properties.items()}
