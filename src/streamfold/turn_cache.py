@@ -141,7 +141,7 @@ def _positions(messages: Sequence[Message], end_user: str) -> Iterator[str]:
     after_results = user_has_spoken = False
     for message in messages:
         yield digest
-        if message is GO_ON_MESSAGE:  # the client doesn't know it
+        if message is GO_ON_MESSAGE:  # streamfold added this message, so the client doesn't send it
             continue
         if (counted := _counted(message, reminded=after_results and user_has_spoken)) is not None:
             digest = digest_parts(digest, counted)
@@ -382,8 +382,8 @@ class TurnCache:
         if not self._ids:
             yield [_without_id(call) for call in calls], text
         elif calls:
-            yield calls, ""  # many programs keep only the calls
-        if turn.reasoning:  # pi 0.73 makes a text of thinking that is not signed
+            yield calls, ""  # many programs keep only the tool calls
+        if turn.reasoning:  # pi 0.73 sends unsigned thinking back as text
             yield calls, turn.reasoning + text
 
     async def _positions(self, messages: Sequence[Message]) -> list[str]:
@@ -458,7 +458,7 @@ class _CachingAnswer(WrappedAnswer):
         return [*self._added, *own, *others]
 
 
-# They are about parts that the client did not send.
+# These warnings are about content that the client didn't send.
 _OF_RESTORED_PARTS = ("reasoning_dropped", "provider_data_dropped")
 
 

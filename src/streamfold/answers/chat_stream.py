@@ -124,13 +124,13 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._watchers: Watchers | None = None
         # Name, text and kind of calls in the chunks that were returned. The source may have read more of them.
         self._partial_calls: dict[int, tuple[str, list[str], CallKind]] = {}
-        self._batches: AsyncGenerator[list[StreamChunk], None] | None = None  # once it is read
+        self._batches: AsyncGenerator[list[StreamChunk], None] | None = None  # None until the stream is read
         self._ready: Iterator[StreamChunk] = iter(())
         self._started = False
         self._closed = self._ended = False  # ended: the finished chunk was returned
         self._reading = False
-        self._deltas: list[str] = []  # of the text that was returned, for `partial`
-        self._size = 0  # characters of this text
+        self._deltas: list[str] = []  # the text in the returned chunks, for `partial`
+        self._size = 0  # the number of its characters
         self._readers: dict[type, PartialReader[Any]] = {}
 
     @property
@@ -238,7 +238,7 @@ class ChatStream(AsyncIteration, AsyncContext):
                 if self._closed:
                     raise StopAsyncIteration
                 batches = self._begin()
-                try:  # repeated in `start`: a helper would be one more coroutine for each chunk
+                try:  # as in `start`, because a helper would cost a coroutine for each chunk
                     self._ready = iter(await anext(batches))
                 except BaseException as error:
                     self._failed(error)
@@ -312,7 +312,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._ready = iter(())
         await self.source.aclose()
         if self._batches is not None and not self._reading:
-            self._reading = True  # a generator is closed by one task, as it is read by one
+            self._reading = True  # only one task may read or close a generator
             try:
                 await self._batches.aclose()
             finally:
@@ -355,7 +355,7 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._keep_text(error.partial if isinstance(error, APIError) else None)
         clear_frames(error)
 
-    if not TYPE_CHECKING:  # so that type checkers report it as well
+    if not TYPE_CHECKING:  # so that type checkers report the mistake too
 
         def __await__(self) -> NoReturn:
             raise TypeError(

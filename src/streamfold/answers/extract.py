@@ -115,7 +115,7 @@ async def extract(
         raise ConfigError(f"extract(): attempts must be at least 1, not {attempts}")
     conversation: list[Message] = [*read_messages(messages)]
     if (given := options.get("conversation")) is not None:
-        options["conversation"] = read_conversation(given)  # an id has to be followed from answer to answer
+        options["conversation"] = read_conversation(given)  # all requests share one object
     replies: list[Reply] = []
     while True:
         options["response_format"] = form

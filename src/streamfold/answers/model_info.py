@@ -15,7 +15,7 @@ from .chat_model import ChatModel
 if TYPE_CHECKING:
     from ..limits import RateLimiter
 
-_ASSUMED_OUTPUT = 16_384  # tokens of an answer that is not limited
+_ASSUMED_OUTPUT = 16_384  # assumed output tokens of an answer without a known limit
 
 
 class DirectModel(ChatModel, Protocol):

@@ -53,7 +53,7 @@ class Partial(Generic[M]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Partial):
             return NotImplemented
-        return repr(self) == repr(other)  # each reader makes its own classes, so types differ
+        return repr(self) == repr(other)  # each reader creates its own classes, so the types differ
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -131,7 +131,7 @@ class _PartialModelBuilder:
         if isinstance(annotation, type) and origin is None and issubclass(annotation, BaseModel):
             if issubclass(annotation, RootModel):
                 return annotation
-            if self._made.get(annotation, annotation) is None:  # being made: a recursive model
+            if self._made.get(annotation, annotation) is None:  # a recursive model, whose class isn't complete yet
                 return Annotated[Any, PlainValidator(lambda value: self.model(annotation).model_validate(value))]
             return self.model(annotation)
         if origin in (Union, UnionType):
@@ -196,10 +196,10 @@ class Watchers:
     def __init__(self) -> None:
         self._watches: list[_Watch] = []
         self._calls: dict[int, _Watched] = {}
-        self._unnamed_pieces: dict[int, list[str]] = {}  # they came before the name of their tool
+        self._unnamed_pieces: dict[int, list[str]] = {}  # pieces that arrived before the tool's name
         self._answer: _Watched | None = None
-        self._lead = ""  # of the answer, as long as it may be a code fence
-        self._is_call = False  # the answer comes as a call
+        self._lead = ""  # the answer's beginning, as long as it may be a code fence
+        self._is_call = False  # the answer arrives as a tool call
 
     def add(self, path: str, function: Any, tool: str | None) -> None:
         """Adds a watch function. Raises ConfigError if the function isn't synchronous, or the path is malformed."""
@@ -217,7 +217,7 @@ class Watchers:
         numbers = () if chunk.details is None else chunk.details.call_numbers
         for position, call in enumerate(chunk.tool_calls or ()):
             number = numbers[position] if numbers else position
-            if number not in self._calls:  # it came whole
+            if number not in self._calls:  # the tool call arrived complete
                 self._begin(call.name, number).feed(call.raw_arguments)
 
     def feed_call(self, call: ToolCallUpdate) -> None:

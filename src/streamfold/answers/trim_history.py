@@ -46,7 +46,7 @@ async def trim_history(messages: Messages, max_tokens: int, *, model: ChatModel 
     except NotFoundError as error:
         if isinstance(error, ModelNotFoundError):
             raise
-        return trim_by_estimate(messages, max_tokens)  # the server has the API, without the request for counts
+        return trim_by_estimate(messages, max_tokens)  # the server has this API, but can't count tokens
     return list(kept)
 
 
@@ -86,7 +86,7 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     last = next((at for at in reversed(range(len(talk))) if talk[at].role == "user"), -1)
     compacted = next((each for each in reversed(talk) if any(part.kind == "compaction" for part in each.hosted)), None)
     first = last
-    while first > 0 and talk[first - 1].role == "user":  # several messages are one turn
+    while first > 0 and talk[first - 1].role == "user":  # several user messages belong to one turn
         first -= 1
     before = _grouped(talk[: max(first, 0)], "user")
     behind = _grouped(talk[last + 1 :], "assistant")

@@ -123,8 +123,8 @@ class UsageAccumulator:
         self._usage: Usage | None = None
         self._members: Mapping[str, Any] = {}
         self._unread: Callable[[dict[str, Any]], Usage] | None = None
-        self._counts = False  # something
-        self._ignored: Mapping[str, Any] = {}  # the last usage object that counted nothing
+        self._counts = False  # a usage object with a count above 0 has arrived
+        self._ignored: Mapping[str, Any] = {}  # the last usage object with only zeros
 
     def take(self, usage: Usage) -> None:
         counts = any((usage.input_tokens, usage.output_tokens, usage.total_tokens))
@@ -155,7 +155,7 @@ class UsageAccumulator:
         invalid = list(dict.fromkeys([*_invalid(usage.raw), *_invalid(self._ignored)]))
         counts = {name: getattr(usage, name) for name in _COUNTS}
         wrong = [name for name, value in counts.items() if value is not None and as_count(value) is None]
-        if wrong:  # a sum of counts, or what another package's adapter made
+        if wrong:  # a sum of counts, or a value from another package's adapter
             invalid += [f"{name}: {counts[name]!r:.40}" for name in wrong]
             without: Any = dict.fromkeys(wrong)
             usage = replace(usage, **without)
@@ -195,7 +195,7 @@ class WarningList:
     def __init__(self, limit: int, listener: Listener | None = None) -> None:
         self._limit = limit
         self._listener = listener
-        self._found: dict[ReplyWarning, None] = {}  # a set that keeps its order
+        self._found: dict[ReplyWarning, None] = {}  # an ordered set
         self._more = 0
 
     def add(self, code: WarningCode, detail: str, about: IncomingCall | None = None) -> None:
@@ -265,8 +265,8 @@ class _EarlierParts:
     meta: Meta = field(default_factory=Meta)
 
 
-# What counts as the end of an answer. Calls wait for it: nothing before it proves that a call is complete, neither its
-# id and name, nor arguments that parse, nor a finish reason, which some servers send after each call.
+# What ends an answer. Tool calls wait for this end, because nothing else proves that a tool call is complete: neither
+# its id and name, nor arguments that parse, nor a finish reason, which some servers send after each tool call.
 #     a finish reason, then `StreamEnd` or the end of the input     finished
 #     `StreamEnd` without a finish reason                           finished, reason "unknown"
 #     the end of the input before either, or a `Failure`            an error, and no calls
@@ -275,9 +275,9 @@ class _EarlierParts:
 #     the same, inside a call that came after that reason           an error, and no calls
 # The last finish reason counts, except that `length` and `content_filter` stay.
 #
-# An answer may take several requests (`Finish.continues`). With `continues` the end of a response that is not the last
-# one ends a part: nothing is final, and `next_part` begins the next one. Text, reasoning, calls and blocks go on as if
-# the parts were one response; usage, finish reason and id are those of each part.
+# A server may pause an answer (`Finish.continues`). With `continues`, the end of the response then ends a part, and
+# `next_part` begins the next part. Text, reasoning, tool calls and blocks continue as if all parts were one response.
+# Each part has its own usage, finish reason and id.
 
 
 class StreamAccumulator:
@@ -321,7 +321,7 @@ class StreamAccumulator:
         self.buffers = text_buffers(limits)
         self._text, self._reasoning, self._refusal = self.buffers.values()
         self._reasoned = False
-        self._has_parts = False  # something has come that is neither text nor a call of a function
+        self._has_parts = False  # something else than text and function calls has arrived
         self._usage = UsageAccumulator()
         self.keeps_usage = False
         self._hosted = HostedToolTracker(tool_names)
@@ -330,10 +330,10 @@ class StreamAccumulator:
         self._begun = False
         self.calls_begun = 0
         self._marks: list[ExtraPart] = []
-        self._needs_details = False  # a call has begun, or a mark waits for the next chunk
+        self._needs_details = False  # the next chunk must say how many tool calls have begun, or must contain a mark
         self._extras: dict[str, list[Any]] = {}
-        self._item_places: set[int | None] = set()  # of extras among the parts of the answer
-        self._other_chars = 0  # characters of the extras
+        self._item_places: set[int | None] = set()  # positions of extras among the response's output items
+        self._other_chars = 0  # characters that `limits.other_chars` limits
         self._warnings = WarningList(limits.warnings, listener)
         self.warn = self._warnings.add
         self._reply: Reply | None = None
@@ -350,7 +350,7 @@ class StreamAccumulator:
     def feed(self, delta: Delta) -> StreamChunk | None:
         """Returns the chunk for a delta, or None if the delta needs no chunk. Raises StreamError if the response
         failed or exceeds a limit."""
-        if self.finished or self.part_ended:  # the rest of the event that ended the answer
+        if self.finished or self.part_ended:  # later deltas of the event that ended the answer
             return None
         if type(delta) is TextDelta:  # nearly every event
             self._begun = True
@@ -397,7 +397,7 @@ class StreamAccumulator:
                 if delta.continues:
                     self._begun = True
                     return None
-                self.calls.note_finish_reason()  # everything before it is the model's own
+                self.calls.note_finish_reason()  # tool calls before the finish reason aren't late
                 self.blocks.note_finish_reason(stopped=delta.reason == "stop")
             case RefusalDelta(text, part):
                 shown = self._refusal.add(text)
@@ -696,8 +696,8 @@ class CallPositions:
     """
 
     def __init__(self) -> None:
-        self._indices: set[int] | None = set()  # of the calls so far; None: the order is that of appearance
-        self._unplaced: int | None = None  # the number of the first call whose position is known only at the end
+        self._indices: set[int] | None = set()  # indices of the tool calls so far; None: the server's order counts
+        self._unplaced: int | None = None  # number of the first tool call whose position is final only at the end
 
     def add(self, call: IncomingCall, others: Collection[int | None] | None) -> None:
         """Adds a new tool call.

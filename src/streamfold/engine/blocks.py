@@ -142,15 +142,15 @@ class BlockAssembler:
         self.name = name
         self._blocks: list[_BlockState] = []
         self._by_index: dict[int, _BlockState] = {}
-        self._showing: dict[BlockKind, _BlockState] = {}  # the block whose text is shown, of each kind
+        self._showing: dict[BlockKind, _BlockState] = {}  # the block of each kind whose text isn't held back
         self._last: dict[BlockKind, _BlockState] = {}  # the newest block of each kind
-        self._named_call: _BlockState | None = None  # the call that was named last
-        self._named: dict[tuple[str, str | None], _BlockState] = {}  # calls by id and name, the newest of each
-        self._headless_calls: dict[int | None, _BlockState] = {}  # calls whose beginning did not come
+        self._named_call: _BlockState | None = None  # the tool call with the newest name
+        self._named: dict[tuple[str, str | None], _BlockState] = {}  # tool calls by id and name
+        self._headless_calls: dict[int | None, _BlockState] = {}  # tool calls whose first event is missing
         self._has_finish_reason = False
         self._stopped = False
         self._again: _ExpectedAgain | None = None
-        self._recent: list[tuple[int, str | None, Any]] = []  # since the last event with an id; no member: a new block
+        self._recent: list[tuple[int, str | None, Any]] = []  # since the last event with an id; None: a new block
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -166,7 +166,7 @@ class BlockAssembler:
 
     def marks(self, delta: Delta) -> list[ExtraPart]:
         """Returns the entries that a delta adds to `StreamChunk.marks`."""
-        if self.name != "blocks":  # of a wire format whose blocks no other one has
+        if self.name != "blocks":  # Interactions API
             block = self._find_ended(delta) if isinstance(delta, BlockEnd) else None
             if block is None or block.marked or block.begun.kind == "call":
                 return []
@@ -282,16 +282,16 @@ class BlockAssembler:
             return [replace(call, index=known.number, whole=True)] if (call := begun.call) and call.arguments else out
         call = begun.call
         name = (call.id, call.name) if call is not None and call.id else None
-        if name in self._named and begun.held:  # the next piece of an open call: Gemini may name it again
+        if name in self._named and begun.held:  # another piece of an open tool call: Gemini may repeat its name
             named = self._named[name]
             if not named.closed and named.begun.call is not None:
                 self._named_call = named
                 return self._close(named) if begun.whole else out
-        if begun.index is not None:  # a second block under one index is another block
+        if begun.index is not None:  # a second block with the same index is another block
             before = self._by_index.pop(begun.index, None)
             out += self._close(before) if before is not None and not before.closed else []
         elif self._blocks and not self._blocks[-1].closed and not self._blocks[-1].begun.held:
-            out += self._close(self._blocks[-1])  # without indexes blocks follow each other; a held call says its end
+            out += self._close(self._blocks[-1])  # but a held tool call ends with an event
         block = _BlockState(len(self._blocks), begun)
         self._blocks.append(block)
         if self.name != "blocks":
@@ -345,7 +345,7 @@ class BlockAssembler:
             block = self._blocks[-1]
         if piece.how == "path" and piece.value == "" and (block is None or block.closed or block.begun.kind != "call"):
             return [*out, Warn("calls_dropped", "a tool call without a name and arguments was dropped")]
-        # Other blocks keep what they are sent: the input of a server-side tool grows like that of a call.
+        # A block of the kind "other" takes any piece: the input of a hosted tool arrives like a tool call's arguments.
         if block is None or block.begun.kind not in (piece.kind, "other"):
             if piece.kind != "call" or piece.value == "":
                 return out
@@ -390,7 +390,7 @@ class BlockAssembler:
 
     def _show(self, block: _BlockState, text: str, out: list[Delta]) -> None:
         kind = block.begun.kind
-        if block.number <= self._showing[kind].number:  # a piece behind the end of its block is shown late
+        if block.number <= self._showing[kind].number:  # also a piece that arrives after the end of its block
             out.append(_SHOWN[kind](text))
         else:
             block.waiting.append(text)
@@ -412,7 +412,7 @@ class BlockAssembler:
         if call is None or block.counted or (block.begun.held and not ended):
             return []
         block.counted = True
-        # It is incomplete unless the model stopped by itself; an unclosed string says otherwise.
+        # Without its last event, a held tool call is complete only if the model stopped by itself.
         goes_on = block.begun.held and not (block.closed or (self._stopped and not block.late))
         brought = bool(block.pieces) and any(piece.strip() for pieces in block.pieces.values() for piece in pieces)
         if goes_on or block.values:
@@ -422,7 +422,7 @@ class BlockAssembler:
             text = ""
         else:
             text = call.arguments
-        done = block.closed or None  # by which a call without arguments is known to be whole
+        done = block.closed or None  # shows that a tool call without arguments is complete
         if not (block.begun.held or text or (done and not brought)):
             return []
         part = ToolCallDelta(

@@ -66,14 +66,14 @@ def _continues(first: StreamChunk, chunk: StreamChunk) -> bool:
     """The finished chunk is never joined with another chunk."""
     if chunk.finished or (not first.delta) != (not chunk.delta) or (not first.reasoning) != (not chunk.reasoning):
         return False
-    if first.details is None and chunk.details is None:  # as nearly always
+    if first.details is None and chunk.details is None:  # nearly always
         return True
     if first.silent or chunk.silent or chunk.marks or chunk.part != first.part:
         return False
     return chunk.preceding_calls == first.preceding_calls
 
 
-_TRANSCRIPT = 20  # events that an error shows
+_TRANSCRIPT = 20  # the last events that `StreamError.transcript` contains
 
 
 class BodyReader:
@@ -191,7 +191,7 @@ class StreamDecoder:
             listener=listener,
             partial_tool_calls=partial_tool_calls,
             continues=continues,
-            blocks_name=getattr(self._adapter, "blocks_name", "blocks"),  # half of an adapter may have none
+            blocks_name=getattr(self._adapter, "blocks_name", "blocks"),  # adapters without the base class lack it
         )
         self._pipeline = Pipeline(
             self._accumulator,
@@ -418,7 +418,7 @@ class StreamDecoder:
             deltas, cut = document.deltas(self._adapter, interrupted)
             if not document.is_utf8:
                 self._accumulator.warn("invalid_utf8", REPLACED)
-            if cut is None:  # its usage is complete, and must be read before a stop sequence in its text
+            if cut is None:  # the usage must be read before a stop sequence in the text
                 self._accumulator.keeps_usage = True
                 deltas.sort(key=lambda delta: not isinstance(delta, Usage | UsageUpdate))
             self._pipeline.feed(deltas, document.text, chunks)
@@ -444,9 +444,9 @@ class StreamDecoder:
         try:
             deltas = list(self._adapter.decode(event))
         except ValueError:
-            self._accumulator.feed(Meta())  # something has come, so that the answer is incomplete and not empty
+            self._accumulator.feed(Meta())  # the response isn't empty, but incomplete
             self._accumulator.warn("truncated_event", f"the last SSE event is incomplete: {excerpt(data)}")
-            data, _, cut = data.rpartition("\n")  # without blank lines between them, all but the last are whole
+            data, _, cut = data.rpartition("\n")  # without blank lines between events, only the last event is truncated
             deltas = []
             with suppress(ValueError):
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
@@ -460,7 +460,7 @@ class StreamDecoder:
         payload = partial_event(event.data)
         said: list[Delta] = []
         if isinstance(payload, dict):
-            with suppress(ValueError):  # too little of it came to tell
+            with suppress(ValueError):  # too little of the event has arrived
                 said = list(self._adapter.decode_cut(type(event)(event.event, json.dumps(payload))))
         return certain_text(said, event.data, self._adapter.kind_follows_text)
 

@@ -20,7 +20,7 @@ from .accumulator import TextBuffer
 
 PartedDelta: TypeAlias = TextDelta | ReasoningDelta | RefusalDelta
 _MOST_PARTS = 2**16
-_REMEMBERED = 2**16  # numbers of events
+_REMEMBERED = 2**16  # sequence numbers
 
 
 @dataclass(slots=True, eq=False)
@@ -67,14 +67,14 @@ class TextDeduplicator:
     def __init__(self, buffers: Mapping[type[Delta], TextBuffer]) -> None:
         self._buffers = buffers
         self._parts: dict[Hashable, _Shown] = {}
-        self._answers: dict[type[PartedDelta], _Shown] = {}  # their text is that of the buffer
+        self._answers: dict[type[PartedDelta], _Shown] = {}  # of whole responses, whose text is in the buffer
         self._last: dict[type[PartedDelta], _Shown] = {}
-        self._current: dict[bool, _Shown] = {}  # the part that is shown, of messages and of reasoning (True)
-        self._waiting: dict[bool, list[tuple[type[PartedDelta], _Shown]]] = {}  # behind it
-        self._done: set[int | None] = set()  # positions of items that are done
+        self._current: dict[bool, _Shown] = {}  # the parts whose text isn't held back; True: reasoning
+        self._waiting: dict[bool, list[tuple[type[PartedDelta], _Shown]]] = {}  # later content parts
+        self._done: set[int | None] = set()  # positions of complete output items
         self._unnumbered: dict[Hashable, _Shown] = {}
         self._forms: dict[Hashable, str] = {}
-        self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the part of the last piece
+        self._going_on: tuple[type[PartedDelta], PartRef, _Shown] | None = None  # the content part of the last delta
 
     def append_to_last(self, delta: PartedDelta) -> bool:
         """Appends a delta if it belongs to the same content part as the previous delta. Returns True if it did."""
@@ -112,7 +112,7 @@ class TextDeduplicator:
             return out
         if part is None:
             answer.size = self._buffers[kind].size
-            self._current.clear()  # parts that only the whole has are shown behind all others
+            self._current.clear()  # content parts without deltas follow all others
         return self._compare(delta, shown, answer)
 
     def shown(self, kind: type[PartedDelta], part: PartRef | None = None) -> str:
@@ -152,7 +152,7 @@ class TextDeduplicator:
 
     def _compare(self, delta: PartedDelta, shown: _Shown, answer: _Shown) -> list[Delta]:
         kind, whole = type(delta), join_surrogates(delta.text)
-        # Two halves of a pair may have become one character. A whole that is far too short isn't worth the join.
+        # A joined surrogate pair makes a text shorter. A complete text that is far shorter isn't compared again.
         if shown.differs and len(whole) < shown.size // 2:
             return []
         before = self._buffers[kind].raw if delta.part is None else shown.text
@@ -253,8 +253,8 @@ class EventDeduplicator:
     def __init__(self) -> None:
         self._last: int | None = None
         self._seen: dict[int, int] = {}
-        self._seen_before: dict[int, int] = {}  # of the last two times _REMEMBERED numbers
-        self._constant = False  # all events have the same number, which says nothing
+        self._seen_before: dict[int, int] = {}  # together, the last 2 * _REMEMBERED numbers
+        self._constant = False  # all events have the same number, so the numbers are useless
         self._partial = False
         self.unreliable = False
         self.last_id: str | None = None
@@ -275,7 +275,7 @@ class EventDeduplicator:
             self._partial = True
             return None
         fingerprint, gap = hash(data), None
-        if last is None or number != last + 1:  # nearly no event
+        if last is None or number != last + 1:  # rare
             known = self._seen.get(number, self._seen_before.get(number))
             if len(self._seen) == 1 and not self._seen_before and known not in (None, fingerprint):
                 self._constant = True

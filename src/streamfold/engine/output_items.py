@@ -27,11 +27,11 @@ from ..types import (
     item_part,
 )
 
-# Responses output items that are neither messages nor functions. A server sends each up to three times: when it begins,
-# when it is done, and in the final list. Missing parts are filled in from the others.
+# Output items of the Responses API that are neither messages nor function calls. A server sends such an item up to 3
+# times: when it begins, when it is complete, and in the final list. An input that one of them lacks comes from another.
 
-PIECES = "item_pieces"  # the name of an `ExtraPart` that says a piece of an item
-# The member that comes in pieces, by the type of the item.
+PIECES = "item_pieces"  # the name of an `ExtraPart` that contains a piece of an item
+# The field that arrives in pieces, by the type of the item.
 GROWING = {"custom_tool_call": "input", "mcp_call": "arguments", "code_interpreter_call": "code"}
 
 
@@ -83,8 +83,8 @@ class HostedToolTracker:
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = declared
         self._begun: list[_Item] = []
-        self._known: dict[_Key, _Item] = {}  # the newest of each
-        self._places: list[int | None] = []  # of the items that are done
+        self._known: dict[_Key, _Item] = {}  # the newest item for each key
+        self._places: list[int | None] = []  # positions of the complete items
         self._listed = False
         self._shown: dict[tuple[str, str | None, str | None], HostedPart] = {}
         self.used = False
@@ -161,12 +161,12 @@ class HostedToolTracker:
             finished: true if the server reports the response as complete.
         """
         if not self._begun and (self._listed or not items):
-            return items  # as nearly always
+            return items  # nearly always
         places = list(range(len(items))) if self._listed else self._places
         found = [(place, item) for place, item in zip(places, items, strict=True) if isinstance(item, dict)]
         matches, added = _matches(self._begun, found) if self._begun else {}, list[_Placed]()
         for begun in self._begun:
-            if (at := matches.get(id(begun))) is not None:  # by its own place it is put beside what the list lacks
+            if (at := matches.get(id(begun))) is not None:  # its own position sorts it among items that the list lacks
                 found[at] = (
                     found[at][0] if begun.place is None else begun.place,
                     _with_streamed_input(begun, found[at][1], warn),
@@ -235,7 +235,7 @@ def _with_streamed_input(
     if said and item.get(begun.member) != said:
         warn("arguments_mismatch", f"{name}: the deltas of `{begun.member}` and the complete `{begun.member}` differ")
     first, then = str_or_none(begun.begun.get("call_id")), str_or_none(item.get("call_id"))
-    if first and then and first != then and begun.member:  # a search for tools gets its own at the end
+    if first and then and first != then and begun.member:  # a tool search has another id when it is complete
         warn("changed_id", f"{name}: the server sent the id {first!r}, then {then!r}; the first id is used")
         return {**completed, "call_id": first}
     return completed

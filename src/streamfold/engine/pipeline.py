@@ -34,10 +34,10 @@ from .dialects import Dialect, DialectContext, leak_warning
 
 _TEXTS = frozenset({TextDelta, ReasoningDelta, RefusalDelta})
 _RARE = frozenset({StreamEnd, ExtraPart, Failure, Finish})
-_ITEMS = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta)  # what items are read for one by one
-_COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose texts have limits of their own
+_ITEMS = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta)  # the deltas of an item that count as content
+_COUNTED = ("text", "reasoning", "call")  # kinds of blocks whose text has a limit of its own
 _NO_PROGRESS = frozenset({MessageStart, Meta, Sequence, Usage, UsageUpdate, Warn})  # never a part of the answer
-_SHOWN = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})  # what pieces of blocks are to the reader
+_SHOWN = frozenset({TextDelta, ReasoningDelta, ToolCallDelta})  # deltas that the accumulator gets from pieces of blocks
 _OfBlocks: TypeAlias = Block | BlockPiece | BlockEnd | RanOnServer | MessageStart
 _OF_BLOCKS = frozenset(get_args(_OfBlocks))
 
@@ -75,9 +75,9 @@ class Pipeline:
         self._message: str | None = None
         self._meta: Delta | None = None
         self.numbers = EventDeduplicator()
-        self._finished = False  # a finish reason has come that nothing should follow
-        self._has_items = False  # some have come that are no texts and no calls, or are done
-        self._has_late_text = False  # text came after a finish reason, which a dialect may hold back
+        self._finished = False  # a finish reason has arrived, after which no content should follow
+        self._has_items = False  # an output item has arrived that is complete, or neither text nor a tool call
+        self._has_late_text = False  # text arrived after a finish reason
         self._is_direct = self._dialect is None  # deltas go to the accumulator unchanged
 
     def feed(self, deltas: Iterable[Delta], data: str, chunks: list[StreamChunk]) -> None:
@@ -111,7 +111,7 @@ class Pipeline:
                 elif made:
                     self.feed(made, data, chunks)
             elif kind is Meta:
-                if not accumulator.identified and delta is not self._meta:  # it comes with every event of some APIs
+                if not accumulator.identified and delta is not self._meta:  # some APIs send it with every event
                     self._meta = delta
                     accumulator.feed(delta)
             elif kind is UsageUpdate:
@@ -121,11 +121,11 @@ class Pipeline:
                     if isinstance(fact, TextDelta | ReasoningDelta | RefusalDelta) and fact.part is not None:
                         self._show_texts(self._parts.feed(fact), chunks)
                     else:
-                        self.feed([fact], "", chunks)  # the list behind it counts the bytes
+                        self.feed([fact], "", chunks)  # the `ExtraPart` that follows counts the characters
             elif kind is BlockSummary:
                 for index, facts in delta.blocks:  # type: ignore[union-attr]
                     if not accumulator.blocks.has(index):
-                        self.feed(facts, "", chunks)  # the summary counts the bytes
+                        self.feed(facts, "", chunks)  # the summary itself counts no characters
             elif kind is Sequence:
                 if delta.id:  # type: ignore[union-attr]
                     accumulator.blocks.note_event_id()
@@ -150,7 +150,7 @@ class Pipeline:
 
     def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
         """Appends the chunks for the texts of a truncated SSE event to `chunks`."""
-        wholes: set[type[Delta]] = set()  # kinds of which all text of the answer came before that of its parts
+        wholes: set[type[Delta]] = set()  # kinds whose complete text in the response precedes the texts of its parts
         for delta in deltas:
             if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and delta.whole:
                 shown = self._parts.shown(type(delta), delta.part)
@@ -228,7 +228,7 @@ class Pipeline:
             return False
         if made := blocks.feed(delta):
             self.feed(made, data, chunks)
-        if isinstance(delta, Block) and delta.kind == "other" and delta.index is not None:  # it grows
+        if isinstance(delta, Block) and delta.kind == "other" and delta.index is not None:  # more content follows
             self._show(delta.value, chunks)
         for mark in blocks.marks(delta):
             accumulator.mark(mark)
@@ -288,7 +288,7 @@ class Pipeline:
                 self._has_late_text = self._has_late_text or self._accumulator.has_finish_reason
             self._accumulate(self._dialect.feed(delta), chunks)
             if self._drafts and (drawn := self._drafts.take_chunks()) and not self._accumulator.calls_begun:
-                chunks += drawn  # where the server sends calls of its own, those in the text do not count
+                chunks += drawn  # if the server sends structured tool calls, tool calls in the text are ignored
         else:
             self._accumulate([delta], chunks)
 

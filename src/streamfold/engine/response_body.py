@@ -13,7 +13,7 @@ from ..jsontext import is_truncated_json, parse_event, partial_value
 from ..types import Limits, Usage
 from .sse import SSEDecoder, decode_cut
 
-HEAD = 512  # bytes that are enough to show what a body is
+HEAD = 512  # bytes of the body that an error shows
 _SAID = (
     Meta,
     TextDelta,
@@ -24,7 +24,7 @@ _SAID = (
     BlockEnd,
     Usage,
     UsageUpdate,
-)  # what a beginning can say
+)  # deltas that the missing end of the body can't change
 _BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # those outside of strings
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
@@ -84,7 +84,7 @@ class NonStreamBody:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:
             said: list[Delta] = []
-            with suppress(ValueError):  # too little of it came to tell
+            with suppress(ValueError):  # too little of the body has arrived
                 said = list(adapter.decode_body(partial_value(self.text)))
             if adapter.kind_follows_text:
                 said = _without_open_text(said, self.text)
@@ -130,7 +130,7 @@ def error_body(text: str) -> Any:
 
     LiteLLM 1.106 (2026) sends an SSE event where a client expects a JSON error.
     """
-    if text.startswith("<"):  # a proxy's page: its title says what a person would read
+    if text.startswith("<"):  # a proxy's web page: its title has the error
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
         return title.group(1).strip() if title else ""
     if text.startswith(("data:", "event:")):

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 
-# Where the events of a body lie, for code that cuts, counts or changes events without parsing them.
+# The positions of events in a body, for code that cuts, counts or changes events without parsing them.
 
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
-_PLAIN_EVENT = re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n")  # nearly every event
+_PLAIN_EVENT = re.compile(rb"(?:event: ([ -~]*)\n)?data: ([^\n]*)\n\n")  # the form of nearly every event
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _ENOUGH = len(_BOM + b"data:")  # bytes of a line that are enough to know whether it is data
@@ -67,7 +67,7 @@ class EventScanner:
 
     def __init__(self) -> None:
         self._line = b""  # the beginning of the line that is arriving
-        self._after_cr = False  # an LF that follows belongs to it
+        self._after_cr = False  # a following LF belongs to the same line end
         self._has_data = False
 
     @property
@@ -108,7 +108,7 @@ def _data_value(line: bytes) -> int:
 
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 _SHOWN = 80  # bytes of an unknown line
-_LONGEST_BARE = 1 << 16  # bytes of an error that is no event
+_LONGEST_BARE = 1 << 16  # bytes of an error that isn't an event
 
 
 @cache
@@ -142,14 +142,14 @@ class SSEDecoder:
         self._event_type = event_type()
         self._limit = (limits or Limits()).event_bytes
         self._head: bytes | None = b""  # the first bytes, as long as they may be a byte-order mark
-        self._after_cr = False  # the last byte was a CR: an LF that follows belongs to it
-        self._tail: list[bytes] = []  # a line whose end has not come yet
+        self._after_cr = False  # the last byte was a CR, so a following LF belongs to the same line end
+        self._tail: list[bytes] = []  # a line whose end hasn't arrived
         self._size = 0  # bytes of the event so far, the tail included
         self._data: list[bytes] = []
         self._event = ""
         self._id = ""
         self._retry: int | None = None
-        self._bare = b""  # JSON that stands behind the events without a field, as Google's errors may
+        self._bare = b""  # JSON after the events without a field name, as Google may send an error
         self.invalid_utf8 = 0
         self.foreign = ""
 
@@ -193,14 +193,14 @@ class SSEDecoder:
         lines = data.split(b"\n")
         rest = lines.pop()
         if lines and self._tail:
-            self._size -= sum(map(len, self._tail))  # counted again with the whole line
+            self._size -= sum(map(len, self._tail))  # they are counted again with the complete line
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail = []
         for line in lines:
             if not line:
                 if self._data:
                     yield self._made()
-                else:  # without a data line there is no event, whatever other lines there were
+                else:  # without a data line, there is no event
                     self._event, self._retry, self._size = "", None, 0
             elif line.startswith(b"data: "):  # nearly every line
                 self._size += len(line) + 1
@@ -217,7 +217,7 @@ class SSEDecoder:
         """Ends the input. Returns the last event if the blank line after it is missing, otherwise None."""
         last, self._tail = b"".join(self._tail), []
         last = last[: len(last) - _bytes_of_half_character(last)]
-        if last and not any(field.startswith(last) for field in _FIELDS):  # else the field's name is cut off
+        if last and not any(field.startswith(last) for field in _FIELDS):  # otherwise the field's name is truncated
             self._size -= len(last)
             self._line(last)
         if not self._data and b'"error"' in self._bare:

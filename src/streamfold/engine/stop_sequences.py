@@ -24,7 +24,7 @@ class StopSequences:
             yield from self._read(delta.text)
             return
         if isinstance(delta, ReasoningDelta | RefusalDelta | ToolCallDelta):
-            yield from self.finish()  # a stop sequence does not reach across them
+            yield from self.finish()  # a stop sequence doesn't span other deltas
         yield delta
 
     def finish(self) -> Iterator[Delta]:

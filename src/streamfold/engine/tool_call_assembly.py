@@ -48,7 +48,7 @@ class ToolNames:
         return any(name.startswith(text) for name in self._declared)
 
 
-_WHOLES = 3  # how many different wordings of the whole arguments are kept
+_WHOLES = 3  # different complete arguments that a tool call keeps
 
 
 class IncomingCall:
@@ -97,9 +97,9 @@ class IncomingCall:
     listed: int | None = None
     ran_on_server: bool = False
     _brackets: BracketTracker | None = None
-    _followed = 0  # pieces that the brackets have been followed through
-    _closed: bool | None = None  # False: there is more behind the last bracket
-    _value: Any = None  # of the arguments, if they had to be compared
+    _followed = 0  # number of pieces that the tracker has scanned
+    _closed: bool | None = None  # False: text follows the last bracket
+    _value: Any = None  # the parsed arguments, if they were compared
 
     def __init__(self, number: int, index: int | None) -> None:
         self.number = number
@@ -194,7 +194,7 @@ MatchRule: TypeAlias = Literal[
     "index",  # its index is in use
     "changed_id",  # its index is in use, and the id changed
     "id",  # its id is known
-    "last",  # nothing tells it from the last call
+    "last",  # nothing distinguishes it from the last call
     "turn",  # the index says whose turn it is
     # it opens a call
     "first",  # no call is open
@@ -234,8 +234,8 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 
 
 # Does a fragment continue a call, or begin another one? Used where an index or an id alone doesn't decide. Every rule
-# that joins names the server that needs it. Doubtful cases stay apart: two calls that can't run are better than one
-# that runs with another's arguments.
+# that joins names the server that needs it. In doubt, a fragment begins another call: two calls that can't run are
+# better than one call that runs with another call's arguments.
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
@@ -257,7 +257,7 @@ def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, 
         return other_id and call.has_all_arguments and not call.waits and not part.arguments.isspace()
     if other_id:
         return True
-    if part.name == call.name:  # a server that gives ids would have given one to another call
+    if part.name == call.name:  # a server that sends ids would have sent an id for another call
         return not call.id and call.is_followed_by(part.arguments)
     known_id = bool(part.id) and bool(call.id)
     begun = call.is_complete() if known_id else bool(call.pieces) and not _is_next_piece(call, part)
@@ -290,7 +290,7 @@ def belongs_to_last(last: IncomingCall, part: ToolCallDelta, names: ToolNames) -
         return not last.is_followed_by(part.arguments)
     if last.waits or not last.has_all_arguments:
         return bool(last.id) or _is_next_piece(last, part)
-    return bool(last.id) and _begins_object(part) and not last.is_followed_by(part.arguments)  # all of it again
+    return bool(last.id) and _begins_object(part) and not last.is_followed_by(part.arguments)  # a repetition of all
 
 
 def _begins_object(part: ToolCallDelta) -> bool:
@@ -368,7 +368,7 @@ class ToolCallAssembler:
         self._opened: list[IncomingCall] = []
         self._by_index: dict[int, IncomingCall] = {}
         self._by_id: dict[str, IncomingCall] = {}
-        self._by_item: dict[str, IncomingCall | None] = {}  # None: two calls have it, so that it decides nothing
+        self._by_item: dict[str, IncomingCall | None] = {}  # None: two calls have this item id
         self._shared = False  # two calls began at one index
         self._chars = 0  # of all arguments
 
@@ -407,11 +407,11 @@ class ToolCallAssembler:
                 if call := next((call for call in left if fits(part, call)), None):
                     left.remove(call)
                     del parts[number]
-                    # A place in the list is no index of the stream.
+                    # A position in the list isn't the index in the stream.
                     placed[number] = self._place(replace(part, index=call.index), call, rule)
         for number, part in parts.items():
             placed[number] = self._place(replace(part, index=None), None, "listed_new")
-        if parts:  # without new ones the order of the stream holds: it has been shown
+        if parts:  # without new calls, the order of the stream stays, because chunks have shown it
             for number, match in placed.items():
                 match.call.listed = number
         return list(placed.values())
@@ -485,10 +485,10 @@ class ToolCallAssembler:
         if here:
             if known and known is not here and known.index == part.index and continues_call(known, part, self._names):
                 return known, "id"
-            if not part.id and not part.name:  # a tail, as nearly every fragment
+            if not part.id and not part.name:  # a tail, like nearly every fragment
                 return here, "index"
             if self._shared and part.name and part.id and here.has_arguments and not (here.name or here.id):
-                return None, "index_taken"  # the arguments are those of a head under another index
+                return None, "index_taken"  # the arguments belong to a head with another index
             if is_repeated_head(here, part, self._names, known=known is here):
                 return None, "index_taken"
             return here, "changed_id" if are_different_calls(here.id, part.id) else "index"
@@ -531,9 +531,9 @@ class ToolCallAssembler:
         if not self._opened:
             return None, "first"
         last = self._opened[-1]
-        announced = bool(last.name) and not last.came_whole  # its ids may be drawn anew in every event
+        announced = bool(last.name) and not last.came_whole  # its ids may be new in every event
         if index is None and not head and (announced or not part.item):
-            # Call ids are all there is: fixtures/responses/deltas_with_call_id.
+            # The events have only call ids: fixtures/responses/deltas_with_call_id.
             other = part.id and not part.item and (last.done or (last.id and part.id != last.id))
             return (None, "another") if other else (last, "last")
         if index is None and announced and part.whole and not part.id and part.name == last.name:
@@ -566,7 +566,7 @@ class ToolCallAssembler:
             call = IncomingCall(len(self._opened), part.index)
             self._opened.append(call)
             self._shared = self._shared or rule == "index_taken"
-            if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # whose were the arguments?
+            if rival and rival.other_id and part.id in (rival.id, rival.other_id):  # the arguments may belong to either
                 call.is_ambiguous = rival.is_ambiguous = True
         match rule:
             case "turn":
@@ -586,7 +586,7 @@ class ToolCallAssembler:
         if part.arguments or part.whole:
             self._append(call, part)
             if part.begins:
-                call.came_whole = False  # arguments in `output_item.added` come again
+                call.came_whole = False  # the server sends arguments in `output_item.added` again
         return CallMatch(call, rule, part, opened, rival if rival is not call else None)
 
     def _describe(self, call: IncomingCall, part: ToolCallDelta, *, opened: bool) -> None:
@@ -606,7 +606,7 @@ class ToolCallAssembler:
             if part.id == call.id or part.name or part.item is not None:
                 self._by_id[part.id] = call
         if part.name and not (call.name and (part.whole or part.item is not None)):
-            if call.name not in ("", part.name) and call.other_id:  # each of two ids brought a name
+            if call.name not in ("", part.name) and call.other_id:  # both ids came with a name
                 call.is_ambiguous = True
             call.name = self._names.joined(call.name, part.name) if call.name else part.name
             if len(call.name) > self._limits.name_chars:
@@ -620,9 +620,9 @@ class ToolCallAssembler:
             call.pieces.append(part.arguments)
             call.size += size
             self._chars += size
-            if call.gap_at:  # behind a gap at 0 nothing can be missing that leaves an object
+            if call.gap_at:  # after a gap at 0, arguments that are a JSON object are complete
                 call.has_gap = True
-        elif call.add_whole(part.arguments):  # it mostly repeats the pieces, which have been counted
+        elif call.add_whole(part.arguments):  # mostly a repetition of the pieces, which are counted already
             known = call.text
             self._chars += size - (len(known) if part.arguments.startswith(known) else 0)
         if (size if part.whole else call.size) > self._limits.arguments_chars:

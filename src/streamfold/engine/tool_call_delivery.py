@@ -92,7 +92,7 @@ class CallDelivery:
         """Decides which of the tool calls are delivered, and which finish reason the reply has."""
         reason: FinishReason = self.finish.reason if self.finish else "unknown"
         if not opened and not others and reason != "tool_calls" and self.tool_choice in ("auto", "none"):
-            return DeliveredCalls([], [], reason, None, others)  # a text alone, as nearly always
+            return DeliveredCalls([], [], reason, None, others)  # nearly always
         wanted, answer = self._take_answer(opened)
         kept = self._deliverable(wanted, reason)
         self._taken = {call.id for call, _ in kept}
@@ -104,7 +104,7 @@ class CallDelivery:
         if (opened and self.tool_choice == "none") or (answer is not None and not calls):
             reason = "stop" if reason == "tool_calls" else reason
         if (calls or others) and reason == "stop":
-            reason = "tool_calls"  # vLLM and others end so after a named tool choice: the calls decide, not the word
+            reason = "tool_calls"  # vLLM and others send "stop" after a named tool choice
         if reason == "tool_calls" and not (calls or others):
             raw = self.finish.raw if self.finish else None
             self.warn("missing_tool_calls", f"finish reason {raw!r}, but there is no tool call to deliver", None)
@@ -116,7 +116,7 @@ class CallDelivery:
     def _check_choice(self, called: Collection[str]) -> None:
         match self.tool_choice:
             case NamedTool(hosted=tool) if tool is not None and tool.kind != "custom":
-                return  # what the provider runs is no call
+                return  # the provider runs this tool itself
             case NamedTool(name) if self.names.own.get(name, name) not in called:
                 self.warn(
                     "tool_choice_unmet", f"the request required a call of {name}, but the response has none", None
@@ -210,7 +210,7 @@ class CallDelivery:
         return value
 
     def _own_id(self, call_id: str, name: str, of: IncomingCall | ToolCall) -> str:
-        if call_id and call_id not in self._ids:  # as nearly every one
+        if call_id and call_id not in self._ids:  # nearly always
             self._ids.add(call_id)
             return call_id
         call = of if isinstance(of, IncomingCall) else None
@@ -221,7 +221,7 @@ class CallDelivery:
                 "duplicate_id", f"{call_id!r} is the id of two tool calls; the tool call of {name} got a new id", call
             )
         number, text = (of.number, of.text) if isinstance(of, IncomingCall) else (len(self._ids), of.raw_arguments)
-        # Derived from the answer: replaying a recording yields the same ids.
+        # Derived from the response, so that a replayed recording yields the same ids.
         seed = f"{self.meta.id}|{self.meta.created}|{self.meta.model}|{number}|{name}|{text}"
         fresh = ""
         while not fresh or fresh in self._taken:
@@ -243,7 +243,7 @@ def _read(call: IncomingCall) -> ParsedArguments:
         differ = bool(call.pieces) and call.text != text
         text = join_surrogates(text)
         return ParsedArguments({"input": text}, text, has_conflict=differ)
-    torn = call.gap_at is not None and call.wholes  # an event is missing: the wholes alone say what they are
+    torn = call.gap_at is not None and call.wholes  # an event is missing, so only complete arguments count
     return read_arguments(() if torn else call.pieces, call.wholes, repair=not call.markup)
 
 

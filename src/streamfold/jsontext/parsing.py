@@ -21,7 +21,7 @@ def parse_event(data: str) -> Any:
     """
     try:
         return from_json(data)
-    except (ValueError, TypeError):  # TypeError: a str that holds the half itself
+    except (ValueError, TypeError):  # TypeError: the str contains half of a surrogate pair
         pass
     try:
         return _LENIENT.decode(data)
@@ -69,7 +69,7 @@ def dump_compact(value: Any) -> str:
     """Returns a parsed value as compact JSON text. NaN becomes `NaN`, which strict JSON parsers reject."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
-    except ValueError:  # nested deeper than it goes
+    except ValueError:  # nested deeper than `to_json` supports
         return _COMPACT.encode(value)
 
 
@@ -207,7 +207,7 @@ def _integer(text: str) -> int | None:
 
 
 _OPEN_NUMBER = re.compile(r"(?:^|(?<=[\s,:\[]))-?[0-9][0-9.eE+-]*$")  # 1 may be the beginning of 18
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # behind those that are complete, a quote begins another one
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)  # if a quote remains after these are removed, a string is open
 _LONE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # or a pair
 _FIRST, _SECOND = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 # A pair, or a half at the end of the text; a lone half; any other escape.
@@ -215,7 +215,7 @@ _ESCAPE = re.compile(
     rf"{_FIRST}(?:{_SECOND}|(?:\\(?:u[0-9a-fA-F]{{0,3}})?)?\Z)|\\u([dD][89a-fA-F][0-9a-fA-F]{{2}})|\\.", re.S
 )
 _MARKED = re.compile(r"\\u0000([dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
-_LONGEST_INTEGER = 4300  # characters: beyond them `int` refuses, see sys.set_int_max_str_digits
+_LONGEST_INTEGER = 4300  # characters that `int` accepts, see sys.set_int_max_str_digits
 _MAYBE_INFINITE = re.compile(r"[0-9][eE]\+?[0-9]{2}|[0-9]{300}")
 _FINITE = frozenset([str, int, bool, type(None)])  # types whose values can't be infinite
 _STRICT = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
@@ -229,7 +229,7 @@ def without_surrogates(value: Any) -> Any:
     if type(value) is str:
         return join_surrogates(value)
     try:
-        to_json(value)  # in a language that has no such halves
+        to_json(value)  # fails for halves of surrogate pairs
         return value
     except ValueError:
         return _joined(value)
@@ -262,7 +262,7 @@ def _as_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
 
 
-# Members that may hold an error's message beside `error`.
+# Fields that may contain an error's message, besides `error`.
 ERROR_KEYS = ("message", "msg", "detail", "error_message", "error_msg", "errors")
 
 
