@@ -6,6 +6,7 @@ with an entry point in the group `streamfold.adapters`.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ..errors import ConfigError, ErrorInfo, allowed_values_hint, error_info
+from ..jsontext import partial_event, partial_value
 from ..requests import (
     NO_FAMILY,
     HistoryRules,
@@ -107,8 +109,6 @@ class Adapter(ABC):
         drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.
         keeps_conversations: True if `encode` supports `Request.conversation`, which continues a stored conversation.
         conversation_members: the request fields that contain the id of the stored conversation to continue.
-        kind_follows_text: True if this API's events contain a text before the field that says whether the text is
-            reasoning.
         blocks_name: the key in `Reply.extras` of the reply's original content blocks, which later requests send back.
     """
 
@@ -124,7 +124,6 @@ class Adapter(ABC):
     drops_bound_thinking: ClassVar[bool] = False
     keeps_conversations: bool = False
     conversation_members: ClassVar[Collection[str]] = ()
-    kind_follows_text: bool = False
     blocks_name: str = "blocks"
 
     @cached_property
@@ -405,12 +404,13 @@ class Adapter(ABC):
         """
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Converts a truncated last event to deltas. streamfold has completed its data to valid JSON.
+        """Converts a truncated last event to deltas. streamfold uses only the deltas with text.
 
         Raises:
             ValueError: too little of the event has arrived.
         """
-        return self.decode(event)
+        payload = partial_event(event.data)
+        return self.decode(type(event)(event.event, json.dumps(payload))) if isinstance(payload, dict) else ()
 
     def decode_body(self, body: Any) -> Iterable[Delta]:
         """Converts a complete JSON response to deltas. Some servers send a complete response although the request asked
@@ -420,6 +420,14 @@ class Adapter(ABC):
             ValueError: the body isn't a response in the API's format. The error message gives the reason.
         """
         raise ValueError("this adapter supports only streamed answers")
+
+    def decode_cut_body(self, text: str) -> Iterable[Delta]:
+        """Converts a truncated JSON response to deltas.
+
+        Raises:
+            ValueError: too little of the response has arrived.
+        """
+        return self.decode_body(partial_value(text))
 
     def compacted(self, reply: Reply) -> list[Message]:
         """Returns the shorter conversation that the API made of the request's conversation (`Request.compact`).

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..adapters import Adapter, Framing, find_adapter
-from ..deltas import Delta, Meta, UsageUpdate
+from ..deltas import Meta, UsageUpdate
 from ..errors import ProtocolError, StreamError, StreamfoldError
-from ..jsontext import partial_event
 from ..types import (
     ChunkDetails,
     Limits,
@@ -28,7 +26,7 @@ from ..types import (
 from .accumulator import PartialCalls, StreamAccumulator
 from .dialects import Dialect, DialectChain, DialectContext, find_dialect
 from .pipeline import Pipeline, is_progress
-from .response_body import HEAD, REPLACED, NonStreamBody, certain_text, excerpt, not_a_stream
+from .response_body import HEAD, REPLACED, NonStreamBody, excerpt, not_a_stream
 from .sse import SSEDecoder, body_kind, strip_bom_and_space
 from .stop_sequences import StopSequences
 from .tool_call_assembly import Listener
@@ -452,17 +450,11 @@ class StreamDecoder:
                 deltas = list(self._adapter.decode(type(event)(event.event, data)))
             self._pipeline.feed(deltas, data, chunks)
             if not self._accumulator.has_finish_reason:
-                self._pipeline.feed_cut(self._text_of(type(event)(event.event, cut if deltas else event.data)), chunks)
+                with suppress(ValueError):  # too little of the event came to tell
+                    begun = self._adapter.decode_cut(type(event)(event.event, cut if deltas else event.data))
+                    self._pipeline.feed_cut(begun, chunks)
             return
         self._pipeline.feed(deltas, data, chunks)
-
-    def _text_of(self, event: ServerSentEvent) -> list[Delta]:
-        payload = partial_event(event.data)
-        said: list[Delta] = []
-        if isinstance(payload, dict):
-            with suppress(ValueError):  # too little of the event has arrived
-                said = list(self._adapter.decode_cut(type(event)(event.event, json.dumps(payload))))
-        return certain_text(said, event.data, self._adapter.kind_follows_text)
 
     def _warn_of_bytes(self, parser: SSEDecoder | Framing) -> None:
         if parser.invalid_utf8:

@@ -149,10 +149,16 @@ class Pipeline:
                 chunks.append(chunk)
 
     def feed_cut(self, deltas: Iterable[Delta], chunks: list[StreamChunk]) -> None:
-        """Appends the chunks for the texts of a truncated SSE event to `chunks`."""
+        """Appends the chunks for the texts of a truncated SSE event to `chunks`. Ignores other deltas, because the
+        missing end of the event could change them."""
         wholes: set[type[Delta]] = set()  # kinds whose complete text in the response precedes the texts of its parts
         for delta in deltas:
-            if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta) and delta.whole:
+            if isinstance(delta, Block | BlockPiece):
+                if delta.kind not in ("text", "reasoning"):
+                    continue
+            elif not isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta):
+                continue
+            elif delta.whole:
                 shown = self._parts.shown(type(delta), delta.part)
                 if type(delta) in wholes or not delta.text.startswith(shown):
                     continue

@@ -9,7 +9,7 @@ from typing import Any
 from ..adapters import Adapter
 from ..deltas import Block, BlockEnd, BlockPiece, Delta, Meta, ReasoningDelta, RefusalDelta, TextDelta, UsageUpdate
 from ..errors import IncompleteStreamError, ProtocolError
-from ..jsontext import is_truncated_json, parse_event, partial_value
+from ..jsontext import is_truncated_json, parse_event
 from ..types import Limits, Usage
 from .sse import SSEDecoder, decode_cut
 
@@ -25,7 +25,6 @@ _SAID = (
     Usage,
     UsageUpdate,
 )  # deltas that the missing end of the body can't change
-_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # those outside of strings
 REPLACED = "bytes that are not UTF-8 were replaced by U+FFFD"
 
 
@@ -85,43 +84,13 @@ class NonStreamBody:
         except IncompleteStreamError as cut:
             said: list[Delta] = []
             with suppress(ValueError):  # too little of the body has arrived
-                said = list(adapter.decode_body(partial_value(self.text)))
-            if adapter.kind_follows_text:
-                said = _without_open_text(said, self.text)
+                said = list(adapter.decode_cut_body(self.text))
             return [delta for delta in said if isinstance(delta, _SAID)], cut
         try:
             return list(adapter.decode_body(body)), None
         except ValueError as exc:
             text = self.text
             raise ProtocolError(f"the response is invalid ({exc}): {excerpt(text)}", body=text[:HEAD]) from exc
-
-
-def certain_text(said: list[Delta], payload: str, kind_follows_text: bool) -> list[Delta]:
-    """Returns the deltas of a truncated SSE event that contain text. `kind_follows_text` is explained in `Adapter`."""
-    if kind_follows_text:
-        said = _without_open_text(said, payload)
-    return [
-        delta
-        for delta in said
-        if isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta)
-        or (isinstance(delta, Block | BlockPiece) and delta.kind in ("text", "reasoning"))
-    ]
-
-
-def _without_open_text(said: list[Delta], payload: str) -> list[Delta]:
-    """If a text's JSON object is truncated, the missing end may say that the text is reasoning."""
-    open_objects: list[int] = []
-    for found in _BRACES.finditer(payload):
-        if found[1] == "{":
-            open_objects.append(found.start())
-        elif found[1] and open_objects:
-            open_objects.pop()
-    begun = [partial_value(payload[at:]) for at in open_objects]
-    if any(isinstance(value, dict) and value.get("text") for value in begun):
-        for at in reversed(range(len(said))):
-            if isinstance(said[at], Block | BlockPiece):
-                return said[:at] + said[at + 1 :]
-    return said
 
 
 def error_body(text: str) -> Any:

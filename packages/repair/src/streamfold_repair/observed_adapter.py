@@ -61,7 +61,7 @@ class ObservedAdapter(Adapter):
         self.passthrough: Passthrough | None = None
         self._extras: list[ExtraPart] = []
         self.name, self.path, self.framing = adapter.name, adapter.path, adapter.framing
-        self.kind_follows_text, self.blocks_name = adapter.kind_follows_text, adapter.blocks_name
+        self.blocks_name = adapter.blocks_name
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         return self._adapter.encode(request, report)
@@ -121,6 +121,10 @@ class ObservedAdapter(Adapter):
         deltas = [_as_end(delta) for delta in self._adapter.decode_body(body)]
         self._extras += self._patcher.extras_of(body)
         return deltas
+
+    def decode_cut_body(self, text: str) -> Iterable[Delta]:
+        super().decode_cut_body(text)  # raises UnreadError if the response isn't one of this API
+        return self._adapter.decode_cut_body(text)
 
 
 def _as_end(delta: Delta) -> Delta:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from ...errors import ErrorInfo
@@ -21,11 +21,16 @@ from ..chat.reasoning import only_allowed_tools
 from ..content_blocks import continued_turn
 from ..encoding_report import EncodingReport
 from ..prepared_request import required_count
-from .decode import GeminiEventReader
+from .decode import GeminiEventReader, without_open_part
 from .encode import encode_request
 from .errors import read_google_error
 from .quirks import GeminiQuirks
 from .tools import FORMS
+
+if TYPE_CHECKING:
+    from httpx_sse import ServerSentEvent
+
+    from ...deltas import Delta
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _PLACE = re.compile(r"(?:(?:publishers/[^/?#&]+/)?models|tunedModels|endpoints)/[A-Za-z0-9_.@-]+")
@@ -38,7 +43,6 @@ class GeminiAdapter(GeminiEventReader, Adapter):
     """Encodes requests to `streamGenerateContent` and decodes its events."""
 
     name = "gemini"
-    kind_follows_text = True  # the field `thought` mostly follows `text`
     path = "/models"
     Quirks = GeminiQuirks
     sends = (
@@ -96,6 +100,12 @@ class GeminiAdapter(GeminiEventReader, Adapter):
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:
         return read_google_error(body, status)
+
+    def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
+        return without_open_part(super().decode_cut(event), event.data)
+
+    def decode_cut_body(self, text: str) -> list[Delta]:
+        return without_open_part(super().decode_cut_body(text), text)
 
     # --- encoding -----------------------------------------------------------------------------------------------------
 

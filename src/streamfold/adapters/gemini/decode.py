@@ -8,6 +8,8 @@ the same part (https://ai.google.dev/gemini-api/docs/thought-signatures).
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,7 @@ from ...deltas import (
     unknown_finish,
 )
 from ...errors import ErrorInfo
-from ...jsontext import PathValue, dump_compact, int_or_none, non_empty, parse_or_text, str_or_none
+from ...jsontext import PathValue, dump_compact, int_or_none, non_empty, parse_or_text, partial_value, str_or_none
 from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, guess_finish_reason
 from ..content_blocks import arguments_object
 from ..google_usage import GEMINI_USAGE
@@ -76,6 +78,27 @@ class GeminiEventReader:
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)
         return out
+
+
+_BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # braces outside of strings
+
+
+def without_open_part(deltas: Iterable[Delta], text: str) -> list[Delta]:
+    """Removes the last part from a truncated response's deltas if the part's object is incomplete. In the object, the
+    field `thought` mostly follows `text`, so the missing end may say that the text is reasoning."""
+    found = list(deltas)
+    open_objects: list[int] = []
+    for brace in _BRACES.finditer(text):
+        if brace[1] == "{":
+            open_objects.append(brace.start())
+        elif brace[1] and open_objects:
+            open_objects.pop()
+    begun = [partial_value(text[at:]) for at in open_objects]
+    if any(isinstance(value, dict) and value.get("text") for value in begun):
+        for at in reversed(range(len(found))):
+            if isinstance(found[at], Block | BlockPiece):
+                return found[:at] + found[at + 1 :]
+    return found
 
 
 def _chunk(chunk: Any, out: list[Delta]) -> None:

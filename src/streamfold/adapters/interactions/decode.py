@@ -8,6 +8,7 @@ instead of steps, with the same deltas. streamfold also supports this version
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,8 @@ from ...jsontext import (
     int_or_none,
     join_surrogates,
     non_empty,
-    parse_event,
     parse_or_text,
+    partial_event,
     str_or_none,
 )
 from ...types import (
@@ -120,10 +121,10 @@ class InteractionsEventReader:
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
         """Converts the last event of a truncated response. The fields with the types may be missing, because the API
         sends them after the text."""
-        payload = parse_event(event.data)
+        payload = partial_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
-            return self.decode(event)
+            return self.decode(type(event)(event.event, json.dumps(payload)))
         kind, begun = delta.get("type"), str(delta.get("type") or "")
         if isinstance(delta.get("text"), str) and "text".startswith(begun):
             kind = "text"
