@@ -84,7 +84,7 @@ class AnthropicEventReader:
         out: list[Delta] = []
         match kind:
             case "content_block_delta":  # nearly every event
-                _piece(payload, out)
+                _piece(int_or_none(payload.get("index")), _object(payload, "delta"), out)
             case "content_block_start":
                 _block_start(int_or_none(payload.get("index")), payload.get("content_block"), out)
             case "content_block_stop":
@@ -195,8 +195,7 @@ def _thinking_block(number: int | None) -> Block:
     return Block(number, "reasoning", {"type": "thinking", "thinking": ""}, "thinking")
 
 
-def _piece(payload: dict[str, Any], out: list[Delta]) -> None:
-    delta, number = _object(payload, "delta"), int_or_none(payload.get("index"))
+def _piece(number: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
     match delta.get("type"):
         case "text_delta" if isinstance(text := delta.get("text"), str):
             out.append(BlockPiece(number, "text", "text", text, opens=_text_block(number)))
