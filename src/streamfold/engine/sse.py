@@ -108,6 +108,7 @@ def _data_value(line: bytes) -> int:
 
 _FIELDS = (b":", b"data", b"event", b"id", b"retry", b"error")
 _SHOWN = 80  # bytes of an unknown line
+_UTF8 = getincrementaldecoder("utf-8")
 _LONGEST_BARE = 1 << 16  # bytes of an error that isn't an event
 
 
@@ -216,7 +217,9 @@ class SSEDecoder:
     def finish(self) -> ServerSentEvent | None:
         """Ends the input. Returns the last event if the blank line after it is missing, otherwise None."""
         last, self._tail = b"".join(self._tail), []
-        last = last[: len(last) - _bytes_of_half_character(last)]
+        decoder = _UTF8("replace")
+        decoder.decode(last[-4:])
+        last = last[: len(last) - len(decoder.getstate()[0])]  # without an incomplete character
         if last and not any(field.startswith(last) for field in _FIELDS):  # otherwise the field's name is truncated
             self._size -= len(last)
             self._line(last)
@@ -270,13 +273,7 @@ class SSEDecoder:
 
 def decode_cut(data: bytes) -> str:
     """Decodes UTF-8 and leaves out an incomplete character at the end of `data`. Other invalid bytes become U+FFFD."""
-    return data[: len(data) - _bytes_of_half_character(data)].decode("utf-8", "replace")
-
-
-def _bytes_of_half_character(data: bytes) -> int:
-    decoder = getincrementaldecoder("utf-8")("replace")
-    decoder.decode(data[-4:])
-    return len(decoder.getstate()[0])
+    return _UTF8("replace").decode(data)
 
 
 def strip_bom_and_space(head: bytes) -> bytes:

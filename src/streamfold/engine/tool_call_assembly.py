@@ -139,9 +139,7 @@ class IncomingCall:
         """Returns whether fragments of the arguments may be missing although the server sent no complete arguments."""
         if self.is_ambiguous and not self.came_whole:
             return True
-        if self.gap_at is None:
-            return False
-        if self.came_whole and not self.text.strip():
+        if self.gap_at is None or (self.came_whole and not self.text.strip()):
             return False
         return (self.has_gap and not self.wholes) or not self.has_arguments
 
