@@ -53,8 +53,8 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Converts a `Usage` to a usage object with these field names. A `Usage` that was read from a response of this
-        API becomes the original usage object."""
+        """Converts a `Usage` to a usage object with these field names. For a `Usage` from a response of this API,
+        returns the usage object of that response."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0

@@ -1,4 +1,4 @@
-"""Encodes requests and decodes responses of Anthropic's Messages API."""
+"""The adapter for Anthropic's Messages API."""
 
 from .adapter import AnthropicAdapter, AnthropicQuirks
 from .decode import STOP_REASONS, AnthropicEventReader

@@ -142,7 +142,7 @@ def _blocks(turn: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _tools(tools: Any) -> Any:
-    """Returns the tools of a request, sorted by name and without the tools that are loaded later."""
+    """Returns the tools of a request, sorted by name, without tools that the model loads later."""
     listed = [_unmarked(tool) for tool in tools or () if not (isinstance(tool, Mapping) and tool.get("defer_loading"))]
     return sorted(listed, key=lambda tool: str(tool.get("name")) if isinstance(tool, Mapping) else "")
 

@@ -189,7 +189,8 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
     """Returns the caller's `extra_body`. If its field `thinking` has no `type`, this field is merged with the body's
     field `thinking`, or left out if the model doesn't think.
 
-    A `budget_tokens` in it is sent only if the body has a token budget, and only if it is below `max_tokens`.
+    The caller's `budget_tokens` is sent only if the model thinks with a token budget, and if the number is below
+    `max_tokens`.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:

@@ -34,8 +34,8 @@ def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarnin
     """Removes the cache marks that exceed the API's limit of four. Returns the new request, and a warning that names
     these marks.
 
-    The earliest marks on messages are removed first, because a later mark also caches the text before it. Marks on
-    tools and instructions are removed only after these, because other conversations share the tools and instructions.
+    The earliest marks on messages are removed first, because a later mark also caches the text before it. If this isn't
+    enough, marks on tools and instructions are removed, which other conversations may share.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

@@ -20,7 +20,7 @@ class AnthropicQuirks:
             options such as `temperature`.
         betas: values that every request sends in the header `anthropic-beta`.
         max_tokens: the value of the field `max_tokens`, which the API requires, in requests without the option
-            `max_output_tokens`. With None, requests contain the model's maximum.
+            `max_output_tokens`. With None, `max_tokens` is the model's maximum.
         thinking: how a request turns on thinking, if this differs from the facts about the model. The values are
             "manual" (with a token budget), "adaptive" (the model decides, guided by the effort), "always" (adaptive,
             and can't be turned off) or "never".

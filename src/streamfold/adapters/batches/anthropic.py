@@ -1,7 +1,7 @@
 """Anthropic's Message Batches API: https://docs.anthropic.com/en/api/creating-message-batches.
 
-The HTTP request that creates a batch contains all rows. Anthropic stores no metadata of a batch, and so no key of
-streamfold's. Instead, the name of each row contains the batch's key, and Anthropic's results contain these names.
+The HTTP request that creates a batch contains all rows. Anthropic's API can't store the key that streamfold gives a
+batch. Instead, the name of each row contains the batch's key, and Anthropic's results contain these names.
 """
 
 from __future__ import annotations

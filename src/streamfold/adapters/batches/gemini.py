@@ -83,7 +83,7 @@ class GeminiBatchAPI(InlineBatchAPI):
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
         """Parses the results inside an operation.
 
-        Gemini sends the results in the order of the rows. It doesn't always repeat the names of the rows:
+        Gemini sends the results in the order of the rows, and doesn't always repeat the names of the rows:
         https://discuss.ai.google.dev/t/gemini-batch-api-doesnt-return-the-user-metadata-back/112386
         """
         operation = json.loads(b"".join(body))

@@ -1,4 +1,4 @@
-"""Encodes requests and decodes responses of Gemini's own API."""
+"""The adapter for Gemini's own API."""
 
 from ..google_usage import GEMINI_USAGE
 from ..thought_signatures import SIGNATURE, signature_of

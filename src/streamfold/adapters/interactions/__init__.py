@@ -1,4 +1,4 @@
-"""Encodes requests and decodes responses of Google's Interactions API."""
+"""The adapter for Google's Interactions API."""
 
 from ..google_usage import INTERACTIONS_USAGE
 from .adapter import InteractionsAdapter

@@ -70,8 +70,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model with the thinking levels of the Interactions API. Every thinking
-        model has such levels there, and a model with the level "high" also has "xhigh"."""
+        """Returns a copy of the facts about a model. In the Interactions API, every model that thinks has thinking
+        levels, and a model with the level "high" also has "xhigh"."""
         efforts = family.efforts or _LEVELS
         if family.thinking == "never":
             return family
