@@ -65,7 +65,8 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
 
 
 def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
-    """Yields the content parts of a message, each with its path. Content that is a string counts as one part."""
+    """Yields the content parts of a message, each with its path. If the content is a string, yields it as one text
+    part."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
     for at, part in enumerate(parts):

@@ -189,8 +189,8 @@ def _model_parts(
 ) -> Iterator[dict[str, Any]]:
     """Yields the parts of an assistant message, and adds its tool calls to `calls`.
 
-    Original tool calls keep the ids that Gemini sent, even if streamfold gave a call another id because Gemini had used
-    one id twice.
+    A tool call is sent back with the id that Gemini sent, even if `ToolCall.id` is another one because Gemini had used
+    an id twice.
     """
     came_as = original_payload(message, request)
     if came_as is not None:
