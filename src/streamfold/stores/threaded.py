@@ -109,14 +109,11 @@ class ThreadedCalls:
         raise self.availability.failed(f"{self._store!r} did not answer within {PATIENCE:g} seconds")
 
     def _limiter(self) -> anyio.CapacityLimiter:
-        try:
-            limiters = _limiters.get()
-        except LookupError:
+        limiters = _limiters.get(None)
+        if limiters is None:
             limiters = WeakKeyDictionary()
             _limiters.set(limiters)
-        if self not in limiters:
-            limiters[self] = anyio.CapacityLimiter(self._threads)
-        return limiters[self]
+        return limiters.setdefault(self, anyio.CapacityLimiter(self._threads))
 
 
 class _Call(Generic[T]):
