@@ -81,7 +81,7 @@ async def compact_history(endpoint: Endpoint, params: ChatParams) -> Compaction:
     if params.conversation is not None:
         raise ConfigError("conversation= isn't supported by compact(): pass all messages")
     options = replace(params.request.options, response_format=None, stop=None, compact_threshold=None)
-    request = replace(params.request, options=options, compact=True)  # those options belong to answers
+    request = replace(params.request, options=options, compact=True)  # these options apply to answers only
     call = PreparedCall.of(endpoint, replace(params, request=request))
     reply = await ChatStream(NetworkStream(call)).read()
     try:
@@ -168,7 +168,7 @@ async def _send(
     read: Callable[[Exchange], Awaitable[T]],
     max_retries: int | None = None,
 ) -> T:
-    notifier = Notifier(info, ())  # hooks are called for answers alone
+    notifier = Notifier(info, ())  # hooks are called for answers only
     retries = endpoint.profile.max_retries if max_retries is None else max_retries
     attempts = RetryLoop(request, notifier, endpoint.connections, max_retries=retries)
     try:

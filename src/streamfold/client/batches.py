@@ -24,7 +24,7 @@ from .prepared_call import PreparedCall
 
 T = TypeVar("T")
 
-_BODY = 2**28  # bytes: an operation of Gemini has all results in it
+_BODY = 2**28  # bytes: Gemini's operation object contains all results
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class BatchClient:
     def __init__(self, endpoint: Endpoint) -> None:
         profile = endpoint.profile
         self._endpoint = endpoint
-        # A batch is checked, line by line, before the answer to the call comes.
+        # The provider checks all lines of a batch before it responds.
         self._timeouts = whole_answer_timeouts(profile.timeouts)
         self._limits = replace(profile.limits, event_bytes=max(profile.limits.event_bytes, _BODY))
         self.api = profile.make_adapter(profile.resolve().model).batch_api(profile.batches)

@@ -40,7 +40,7 @@ _COMMON_HEADERS = {
 _OF_ONE_REQUEST = re.compile(
     r"(?:^|-)(?:trace\w*|span|baggage|request|correlation|idempotency|retry|timestamp|date)(?:-|$)", re.IGNORECASE
 )
-_MOST_MODELS = 100  # their names come from callers, those of a gateway included
+_MOST_MODELS = 100  # callers choose the names, for example clients of a gateway
 
 _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
@@ -161,7 +161,7 @@ class Endpoint:
             profile = self.profile.for_model(name) if api is None else self.profile.on_api(api)
             quirks = f"{profile.adapter} {sorted(profile.quirks_of(name).items())}"
             made = profile.make_adapter(name)
-            family, made.family = made.family, NO_FAMILY  # it is shared: each request says what its model is
+            family, made.family = made.family, NO_FAMILY  # models share adapters, so each request has its own family
             adapter = self._adapters.setdefault(quirks, made)
             origin = profile.issuer or f"{profile.adapter} {shown_url(profile.base_url)}"
             model = ServedModel(profile.adapter, profile, adapter, family, origin, ModelPrices.of(profile, name))
@@ -198,7 +198,7 @@ class Endpoint:
             return owner
         try:
             key = self.resolved().key
-        except ConfigError:  # sending the request says so
+        except ConfigError:  # sending the request raises the error
             key = None
         return sha256((key or "").encode()).hexdigest()
 
@@ -218,7 +218,7 @@ class Endpoint:
             own = endpoint.headers(extra_headers)
             headers = {name.lower(): value for name, value in own.headers.items() if not _OF_ONE_REQUEST.search(name)}
             named = sorted((headers if own.has_key else headers | endpoint.identity()).items())
-        except ConfigError:  # sending the request says so
+        except ConfigError:  # sending the request raises the error
             url = shown_url(self.profile.base_url)
         return sha256(repr((_owner.get(), api, url, named)).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -119,13 +119,13 @@ class _FallbackAnswer(WrappedAnswer):
         self._models = models
         self._params = replace(params, fail_fast=True)
         self._attempts: list[Attempt] = []
-        self._too_long: list[int] = []  # how many tokens a window must have, after others were too small
+        self._too_long: list[int] = []  # the context window must have these sizes: smaller ones didn't suffice
         self._problems: list[ConfigError] = []
-        self._broken: APIError | None = None  # after which a text is continued
+        self._broken: APIError | None = None  # the error after which another model continues the text
         positions = range(len(models))
         self._healthy = deque(position for position in positions if policy.skip_reason(position) is None)
         skipped = [position for position in positions if position not in self._healthy]
-        self._cooling_down = deque(sorted(skipped, key=policy.back_at))  # asked when all others failed
+        self._cooling_down = deque(sorted(skipped, key=policy.back_at))  # tried when all others have failed
         self._position, source = self._choose()
         super().__init__(source)
         if policy.skip_reason(self._position) is None:
@@ -153,7 +153,7 @@ class _FallbackAnswer(WrappedAnswer):
                 return
             except APIError as error:
                 self._attempts += error.attempts
-                failed = error.retryable or isinstance(error, UpstreamError)  # no limit of ours
+                failed = error.retryable or isinstance(error, UpstreamError)  # not a limit of streamfold
                 may_continue = self._continue_text and failed and not hosted and not self._closed
                 may_switch = not begun or (may_continue and resume_problem(error) is None)
                 if not may_switch or not self._switch(error, continues=begun):
@@ -172,7 +172,7 @@ class _FallbackAnswer(WrappedAnswer):
     def _switch(self, error: APIError, *, continues: bool) -> bool:
         if not self._policy.switches(error):
             return False
-        if isinstance(error, ContextLengthError):  # which says nothing about the next request
+        if isinstance(error, ContextLengthError):  # the next request may be shorter
             small = error.limit or self._source.context_window
             self._too_long += [size for size in (small and small + 1, error.tokens) if size]
         else:

@@ -41,7 +41,7 @@ from .hooks import Notifier
 from .prepared_call import PreparedCall
 from .retry_backoff import RetryLoop
 
-_FIRST_POLL = 1.0  # seconds between two looks at an answer that the server has not finished
+_FIRST_POLL = 1.0  # seconds between two polls of an answer that the server has not finished
 _LONGEST_POLL = 15.0
 
 _PartReserver: TypeAlias = Callable[[Reply], Awaitable[None]]
@@ -93,7 +93,7 @@ class AnswerReader:
         self._received = received
         self._reconnected_after: int | str | None = -1
         self._reconnects = 0  # since the last event
-        self._reads_whole = False  # the body has the answer in one piece
+        self._reads_whole = False  # the rest is read as one complete answer
         self._has_delivered = False
         self._broke: APIConnectionError | None = None
         self._finished_body: bytes | None = None  # of an answer that was fetched in one piece, and not read yet
@@ -137,7 +137,7 @@ class AnswerReader:
                     self._broke = error
                     return self._rest()
                 continue
-            except ProtocolError as error:  # of the connection, such as a message that is too large
+            except ProtocolError as error:  # raised by the connection, for example for a message that is too large
                 error.partial, error.partial_tool_calls = decoder.partial(), decoder.partial_tool_calls
                 raise
             if data is None:
@@ -158,7 +158,7 @@ class AnswerReader:
 
     async def whole_batch(self) -> list[StreamChunk]:
         batch = await self.next_batch()
-        while batch and not batch[-1].finished:  # streamed all the same
+        while batch and not batch[-1].finished:  # the server streams although it was asked not to
             more = await self.next_batch()
             if not more:
                 return batch if self.decoder.part_ended else []
@@ -424,10 +424,10 @@ class NetworkStream:
 
     def _estimated_usage(self) -> Reply:
         if self._decoder is not None and self._call.is_whole:
-            with suppress(StreamError):  # only at its end is a body in one piece looked at
+            with suppress(StreamError):  # the decoder parses a JSON body only at its end
                 self._decoder.end(interrupted="the answer was left")
         reply, calls = Reply(), self.partial_tool_calls[self._earlier_calls :]
-        if self._decoder is not None and not self._decoder.part_ended:  # else nothing of the next part was shown
+        if self._decoder is not None and not self._decoder.part_ended:  # otherwise the next part has not begun
             reply = self._decoder.part()
         return self._estimate(reply, [call.text for call in calls])
 

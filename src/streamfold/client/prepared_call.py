@@ -38,11 +38,11 @@ from .rejected_options import (
     without_stream_options,
 )
 
-_MOST_REJECTIONS = 3  # of one call, after each of which it is sent in another form
-# What the provider has of the answer's calls is not what the program has.
+_MOST_REJECTIONS = 3  # of one call; after each, the call is sent in another form
 NOT_CONTINUED = "previous_response_ignored"  # the code of our error about a server that ignores the id
+# Warnings which mean that the tool calls stored by the provider differ from those of the reply.
 _OTHER_CALLS = ("calls_dropped", "markup_dropped", "missing_id", "changed_id", "duplicate_id", "repaired_arguments")
-_LONG_INPUT = 2_000  # tokens: those of a short input are counted in too many ways
+_LONG_INPUT = 2_000  # tokens: for a shorter input, the counts of tokenizers differ too much
 _UNMET = "the model made several tool calls despite parallel_tool_calls=False: run_tools() runs them one by one"
 
 

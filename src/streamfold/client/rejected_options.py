@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ..requests import ReasoningEffort
 
 
-# The names of our options in requests. An error may use that of another API, behind a router.
+# The names of our options in requests. Behind a router, an error may use another API's name.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "top_p": ("top_p",),
@@ -162,7 +162,7 @@ def with_restrictions(
             request = replace(request, family=request.family.over({"history": history}))
             continue
         match restriction.option:
-            case "stop":  # the reader ends the answer there instead
+            case "stop":  # the decoder then ends the answer at the stop text
                 request = replace(request, family=request.family.over({"stop": "no"}))
             case "tool_choice":
                 request = drop_forced_tool_choice(
@@ -299,7 +299,7 @@ class Restrictions:
     forgotten: str = ""
 
     def __add__(self, other: Restrictions) -> Restrictions:
-        # New ones replace those about the same option; a name and a bound are two things.
+        # A new restriction replaces a known one of the same option. Another field name and a bound may both apply.
         replaced = {(restriction.option, restriction.instead is None) for restriction in other.options}
         kept = [
             restriction
@@ -376,7 +376,7 @@ class RestrictionCache:
         if options or learned.only_streams:
             rejected = Restrictions(options, only_streams=learned.only_streams)
             self.add(request.model, owner, combination_of(request), rejected)
-        always = replace(learned, options=histories, only_streams=False, forgotten="")  # which is about one call
+        always = replace(learned, options=histories, only_streams=False, forgotten="")  # `forgotten` is about one call
         if always != NO_RESTRICTIONS:
             self.add(request.model, owner, frozenset(), always)
 
@@ -438,7 +438,7 @@ _SIGNATURE = re.compile(
     r"invalid\W+signature\W+in\W+thinking|thinking\W+(?:or\W+redacted_thinking\W+)?blocks[^.]*cannot be modified",
     re.IGNORECASE,
 )
-_CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`]*`|[^.`])*")  # what, at the end of it
+_CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`]*`|[^.`])*")  # at its end
 
 
 def _refused_turns(
@@ -449,7 +449,7 @@ def _refused_turns(
     if not (bound or _SIGNATURE.search(words)):
         return None
     thinking = json.loads(sent.body).get("thinking")
-    if isinstance(thinking, dict) and "block_binding" in thinking:  # the caller has decided, or it has been tried
+    if isinstance(thinking, dict) and "block_binding" in thinking:  # set by the caller, or by an earlier retry
         return None
     left_out = not (bound and adapter.drops_bound_thinking)
     change = _CHANGE.search(error.message) if bound else None

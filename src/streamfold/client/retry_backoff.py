@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_RETRY_AFTER = 60.0  # seconds that a server may ask for; if it wants more, the caller should know
-_MAX_RATE_LIMIT_WAIT = 60.0  # seconds after the first 429 of a request, until it is an error: a minute has passed
+_MAX_RETRY_AFTER = 60.0  # seconds; if the server's `Retry-After` is longer, the error is raised at once
+_MAX_RATE_LIMIT_WAIT = 60.0  # seconds for which 429s are retried; limits per minute have recovered then
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class RetryLoop:
         timeouts: StreamTimeouts,
         without: Callable[[APIError], HTTPRequest | None],
     ) -> float | None:
-        redact_error(error, exchange.redactor)  # the reason of a restriction is shown in warnings
+        redact_error(error, exchange.redactor)  # warnings may quote the error's message
         if (changed := without(error)) is not None:
             self._request, pause = changed, 0.0
         elif not self._has_new_credentials and exchange.discard_credentials(error):
@@ -321,7 +321,7 @@ class RetryLoop:
             if not self._waits or delay is None or self._now() >= self._limited_since + _MAX_RATE_LIMIT_WAIT:
                 return None
             self._rate_limit_retries += 1
-            pause = delay if error.retry_after is None else 0.0  # else the limiter makes all requests wait
+            pause = delay if error.retry_after is None else 0.0  # otherwise the limiter pauses all requests
         else:
             may_repeat = self._repeats and self._retries < self._max_retries
             wanted = retry_delay(error, self._retries) if may_repeat else None

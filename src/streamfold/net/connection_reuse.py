@@ -234,7 +234,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
     Args:
         httpcore: the package `httpcore` or `httpcore2`. Both packages have the same interface.
     """
-    # What tests put in the place of the class has no connections.
+    # A class that tests put in its place has no connections.
     if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
         name = type(transport).__module__.partition(".")[0]
         raise ConfigError(f"connections can't be checked with this version of {name}: install an older version")

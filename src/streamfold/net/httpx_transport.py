@@ -51,7 +51,7 @@ class HTTPRequest(NamedTuple):
 
 def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Request:
     """Creates the httpx request. Raises ConfigError for a URL that httpx or the operating system can't use."""
-    if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of it
+    if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of the URL
         raise ConfigError("base_url is not a valid URL: check the host and the port")
     connect = wanted.timeouts.connect
     request = client.build_request(
@@ -140,7 +140,7 @@ async def aclose_generators(body: Any) -> None:
                 await anext(body)
         except StopAsyncIteration:
             pass
-        except Exception as exc:  # that is an end, too
+        except Exception as exc:  # a body that breaks off has ended, too
             if not is_network_error(exc):
                 raise
 

@@ -20,7 +20,7 @@ from ..types import Timeouts
 T = TypeVar("T")
 
 _CANCELLING = 5.0  # seconds that a cancelled step may take to end
-_ABSORBED = 0.01  # seconds after which a cancellation is sent again that was absorbed
+_ABSORBED = 0.01  # seconds after which a task that absorbed its cancellation is cancelled again
 _WHOLE_ANSWER = 600.0  # seconds, as the clients of OpenAI and Anthropic have it
 _WHAT: dict[TimeoutPhase, str] = {
     "connect": "no connection",
@@ -252,7 +252,7 @@ class ReadTimer:
 
     def __enter__(self) -> None:
         self._reading = True
-        if self._timer is None or self._due < self._timer.when():  # else it fires early, and is set again then
+        if self._timer is None or self._due < self._timer.when():  # else it fires early, and `_check` sets it again
             self._set(self._due)
 
     def __exit__(self, *_: object) -> None:
@@ -271,7 +271,7 @@ class ReadTimer:
     def _check(self) -> None:
         self._timer = None
         if not self._reading:
-            return  # the next read sets it
+            return  # the next read sets the timer
         if self._loop.time() >= self._due:
             self._expire()
         else:

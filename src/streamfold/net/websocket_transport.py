@@ -36,12 +36,12 @@ _MOST_IDLE = 16  # connections: the one that was idle longest gets the next conv
 _READ = 2**16  # bytes
 _CLOSING = 1.0  # seconds to tell the server that a connection is closed
 _ARRIVED = 0.001  # seconds to read what the event loop has read of an idle connection
-_REPEATS = 2  # of a message that a server refuses because of what the connection was, or knew
+_REPEATS = 2  # of a message that a server refuses because of the connection's age or its last response
 _REFUSED = (400, 404, 409, 422)  # statuses of a request that the server does not accept as it is
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
-# Headers of the POST that say nothing of a connection.
+# Headers of the POST request that don't belong in the handshake.
 _OF_POST = ("accept", "connection", "content-length", "content-type", "transfer-encoding")
-# Answers of servers that have no WebSocket at this place.
+# Statuses of servers that have no WebSocket at this URL.
 _NO_WEBSOCKET = (200, 400, 404, 405, 426, 501)
 
 
@@ -294,13 +294,13 @@ class _Connection:
                 if frame.fin:
                     messages.append(bytes(self._begun))
                     self._begun.clear()
-        with suppress(httpcore.NetworkError):  # of a pong: the next read says that the connection is lost
+        with suppress(httpcore.NetworkError):  # of a pong: the next read raises the error of the lost connection
             await self._flush()
         return messages
 
     async def _flush(self) -> None:
         for data in self._protocol.data_to_send():
-            if data:  # else the end of what is sent, which closing says
+            if data:  # empty at the end of the connection, which `aclose` closes
                 await self._stream.write(data)
 
 
