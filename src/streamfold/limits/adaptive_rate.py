@@ -15,9 +15,9 @@ State: TypeAlias = dict[str, float]
 
 FIRST_RATE = 40.0  # requests per second
 DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one
-INCREASE = (0.02, 0.5, 0.005)  # each second: a share of a small rate, up to so many requests, at least a share
+INCREASE = (0.02, 0.5, 0.005)  # per second: this share of the rate, at most this many requests, at least this share
 DECREASE = (0.7, 0.97, 0.85)  # what is left of a rate at its first refusal, at a later one, and at one with Retry-After
-FAR, FLOOR = 0.75, 0.125  # of the last rate at which a request was accepted
+FAR, FLOOR = 0.75, 0.125  # shares of the last rate at which the server accepted a request
 _LEARNED = ("rate", "stated", "lowered", "good", "accepts")
 _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not spread evenly
 
@@ -83,7 +83,7 @@ def _per_second(window: RateLimitWindow | None) -> float:
     if window is None or not window.limit or window.limit <= 0:
         return 0.0
     period = window.period
-    if period is None:  # a minute, as OpenAI and Anthropic have it, unless it fills up more slowly
+    if period is None:  # a minute, as at OpenAI and Anthropic, unless the window refills more slowly
         used = 0.0 if window.remaining is None else window.limit - window.remaining
         slow = used > 0 and (window.reset_after or 0.0) * window.limit / used > _LONGEST_WINDOW
         period = 2 * _LONGEST_WINDOW if slow else 60.0

@@ -20,7 +20,7 @@ from .adaptive_rate import State, current_rate, lower_rate
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found no free slot tries again
 QUIET = 5.0  # seconds without any batch; a longer time doesn't count for leases: the store was down
-MEAN_OF = 30  # answers that a learned mean goes back to
+MEAN_OF = 30  # answers in a moving average
 LARGEST = 1e15  # money is exact up to there; larger numbers are ignored
 FARTHEST = 2 * DAY  # seconds ahead that a moment can be; unused limits expire after it
 MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and what begins with `x:` or `w:`
@@ -394,7 +394,7 @@ def _reserve(state: State, now: float, ask: Reserve, batch: Batch) -> Grant:
         expected = min(mean, ask.money) if ask.money else mean  # other requests may be of more expensive models
         if left <= 0 or expected > left or (held and wanted > left):
             return refused("reserved", POLL) if held else refused("budget", (state["day"] + 1) * DAY - now)
-        cost = min(wanted, left)  # one alone may begin with less than it wants
+        cost = min(wanted, left)  # a single request may begin with less than it wants
         number = min(number, left // cost) if cost else number
     if ask.slots:
         number = min(number, _free_slots(state, ask, batch.holder))

@@ -56,13 +56,13 @@ def open_limit_store(where: str) -> LimitStore:
 
 
 MILLION = 1_000_000
-_AHEAD = 1.0  # seconds ahead that a moment may be reserved: a pause or a new rate doesn't change reserved ones
+_AHEAD = 1.0  # seconds ahead that a time may be reserved: a later pause or rate doesn't change it
 _PREFETCHED = 10  # requests that are reserved at once
-_FIRST_TOKENS = 1000.0  # of an answer, before one is known
+_FIRST_TOKENS = 1000.0  # assumed for an answer before one is known
 _MOST_TOKENS = 10**12  # more than an answer can have used
-_LONGEST_REST = 60.0  # seconds; a longer pause that the server asks for is an error of the caller
+_LONGEST_REST = 60.0  # seconds; if the server requests a longer pause, the caller gets an error
 _CHARGING = 3.0  # seconds that charging may take
-_UNCHANGED = Charge()  # of a request that reserved nothing which has to be charged
+_UNCHANGED = Charge()  # the charge of a request that changes nothing in the store
 
 
 class RateLimiter:
@@ -179,7 +179,7 @@ class RateLimiter:
             return reservation
         self._waiting += 1
         try:
-            async with self._gate:  # one waits for its moment, the others for it: a new rate counts for them
+            async with self._gate:  # one waits for its time, the others for this task: a new rate applies to them
                 return await self._next()
         finally:
             self._waiting -= 1

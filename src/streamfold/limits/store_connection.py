@@ -157,7 +157,7 @@ class SharedLimitStore:
                         self._active.discard(session)
                 except LimitStoreError as error:
                     self.note_failure(error)
-                except Exception as error:  # slots depend on this thread
+                except Exception as error:  # without this thread, slots would expire
                     _logger.warning("the limits of %r can't be renewed: %s", session.name, error)
             with self._guard:
                 if not self._active and not stop.is_set():
@@ -250,7 +250,7 @@ class SharedSession:
                 await self._exchange(_Call(operation))
             except LimitStoreError:
                 pass  # it has been logged; it stays in the queue
-            except ConfigError as error:  # of a password that was changed meanwhile: the answer is there all the same
+            except ConfigError as error:  # for example of a changed password: the answer has arrived anyway
                 _logger.warning("limits could not be charged yet: %s", error)
         elif isinstance(operation, Charge):
             self._enqueue(operation)
@@ -396,7 +396,7 @@ class SharedSession:
             self._begin()
 
     def _local_batch(self, operation: Operation, spent: int = 0) -> Batch:
-        # `born` is before any state: the local one then takes over what was spent.
+        # `born` is older than any state, so that the local state takes over what was spent.
         return Batch(
             (operation,), self._holder, lease=inf, budgeted=self._budgeted, born=-1.0, day=self._held.day, spent=spent
         )

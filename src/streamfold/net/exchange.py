@@ -145,7 +145,7 @@ class Exchange:
         now = self.now()
         due = self._timeouts.start_read(now, made_progress=events != self._events)
         self._events = events
-        if self._timeout_error is None and now >= due:  # bytes are always there, so that nothing waits
+        if self._timeout_error is None and now >= due:  # the deadline passed although no read had to wait
             self._expire()
         if self._timeout_error is not None and self._timer is None:  # a timer ends the connection, and the read fails
             raise self._timeout_error
@@ -214,7 +214,7 @@ class Exchange:
             except Exception as exc:  # a connection that breaks while it is closed is closed
                 if not is_network_error(exc):
                     raise
-        response.stream = httpx.ByteStream(b"")  # httpx's two refer to each other: that ends here
+        response.stream = httpx.ByteStream(b"")  # breaks the reference cycle of httpx's response and stream
 
     async def _abandon(self, response: httpx.Response) -> None:
         await aclose_generators(self._raw)
@@ -257,7 +257,7 @@ class Exchange:
         if codings:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
-        # Only below a client of ours is it certain that the read fails when the connection ends.
+        # Only with a client of ours is it certain that the read fails when the connection ends.
         extensions = response.extensions if self._request.own_client else {}
         connection = extensions.get("network_stream") or extensions.get("streamfold.connection")
         if connection is not None and self._loop is not None and response.http_version.startswith("HTTP/1"):

@@ -377,7 +377,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._conversation = self._conversation or datetime.now(UTC).isoformat()
         capture = Capture(sent, address, response, self._next_path(sent), self._write)
         self._open.add(capture)
-        # A new one, because the content of one that was read already would never pass here.
+        # A new response, because the content of one that was already read would never pass through `capture`.
         return httpx.Response(capture.status, headers=capture.headers, stream=capture, extensions=response.extensions)
 
     async def aclose(self) -> None:

@@ -57,7 +57,7 @@ def as_toml(values: Mapping[str, Any]) -> str:
     check_writer()
     import tomli_w
 
-    lines = "\\r" not in repr(values)  # it would normalise line ends inside of several lines
+    lines = "\\r" not in repr(values)  # tomli_w would normalise line ends in multi-line strings
     tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
     scalars = {key: value for key, value in values.items() if key not in tables and key != "cuts"}
     text = tomli_w.dumps(scalars, multiline_strings=lines)
@@ -248,7 +248,7 @@ class Recording:
         """
         base = Path(path).absolute()
         body, described = base.with_name(f"{base.name}.sse"), base.with_name(f"{base.name}.toml")
-        # It fits either body, so that each of the three steps leaves a pair that can be read.
+        # This description fits the old and the new body, so that each of the three steps leaves a readable pair.
         between = replace(
             self, cuts=(), expect={}, complete=False, ended="the process ended while this recording was being written"
         )

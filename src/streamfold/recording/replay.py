@@ -25,7 +25,7 @@ from .request_matching import RecordedRequest, ReplayMismatch, diff_requests, re
 Source: TypeAlias = Recording | str | os.PathLike[str] | Sequence[Recording | str | os.PathLike[str]]
 Match: TypeAlias = Literal["order", "request", "any"]
 
-# They describe the recorded connection or encoding, not the bytes that are replayed.
+# Headers about the recorded connection or encoding, not about the replayed bytes.
 _NOT_REPLAYED = {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "set-cookie"}
 
 

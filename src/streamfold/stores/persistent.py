@@ -55,7 +55,7 @@ class WriteBehindStore:
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
         if new:
             return await self.store.put(owner, values, new=True, ahead=ahead)
-        if not self._moving:  # else an older value could be put behind this one
+        if not self._moving:  # otherwise an older value could overwrite this one
             try:
                 kept = await self.store.put(owner, values, ahead=ahead)
             except StoreError as error:

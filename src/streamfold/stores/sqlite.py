@@ -132,7 +132,7 @@ class PrivateDatabase:
                 )
                 stack.callback(database.close)
                 self._write_ahead(database)
-                # With NORMAL a kill loses nothing, a power cut the last moment.
+                # With NORMAL, a killed process loses nothing, but a power failure loses the last commits.
                 database.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
             except (OSError, sqlite3.Error) as exc:
                 raise ConfigError(f"the database {str(self.path)!r} can't be used: {exc}") from exc
@@ -280,7 +280,7 @@ class SQLiteStore(ThreadedStore):
             written = f"UPDATE {self._table}_records SET used = ? WHERE owner = ? AND key = ? AND used < ?"  # noqa: S608
             import sqlite3
 
-            with suppress(sqlite3.OperationalError), self._open() as database:  # the values are there all the same
+            with suppress(sqlite3.OperationalError), self._open() as database:  # the values were read anyway
                 database.executemany(written, [(now, owner, name, now) for name in late])
 
     def _add(self, database: sqlite3.Connection, owner: str, name: str, parts: dict[str, bytes], used: float) -> None:

@@ -114,7 +114,7 @@ class ChatStream(Chunks[AsyncChatStream]):
     def __init__(self, owner: object, thread: LoopThread, source: AsyncChatStream) -> None:
         super().__init__(owner, thread, source)
         self._grown: deque[tuple[Watcher, PartialUpdate]] = deque()
-        self._watching = self._hidden = False  # hidden: the caller did not ask for the chunks of fragments
+        self._watching = self._hidden = False  # hidden: the caller did not request chunks of partial tool calls
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:

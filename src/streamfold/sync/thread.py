@@ -84,7 +84,7 @@ class LoopThread:
             if isinstance(exc, CancelledError):
                 raise self._closed_error() from None
             if not isinstance(exc, StreamfoldError) and future.cancel() and source is not None:
-                self.close(source)  # of a StreamfoldError nothing was begun
+                self.close(source)  # a StreamfoldError means that nothing was begun
             raise
 
     def close(self, source: Closeable) -> None:

@@ -240,7 +240,7 @@ class RecordingProvider(ProviderDouble):
         self, folder: Path, name: str, provider: str | Mapping[str, Any], overrides: Mapping[str, Any]
     ) -> None:
         keys = {key: value for key, value in overrides.items() if key != "hooks"}
-        profile = load_profile(provider, {"max_retries": 0, **keys})  # a failed attempt would be a turn
+        profile = load_profile(provider, {"max_retries": 0, **keys})  # a failed attempt would be recorded as a turn
         self._name = name
         self._draft = RecordingDraft(folder, name)
         _, self._transport = recording_client(

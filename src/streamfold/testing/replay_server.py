@@ -95,7 +95,7 @@ class _Server(ThreadingTCPServer):
 
     def shutdown_request(self, request: Any) -> None:
         self._open.discard(request)
-        self.close_request(request)  # without the orderly end first, for a client would not see the reset behind it
+        self.close_request(request)  # without an orderly shutdown, after which a client wouldn't see a reset
 
     def stop(self) -> None:
         self.stopping.set()
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         error = {"message": message, "type": "invalid_request_error", "code": explain}
         body = json.dumps({"error": error}).encode()
         self._send_head(code, {"content-type": "application/json", "content-length": str(len(body))}, body)
-        # The rest of the request: closing on it would reset the connection, answer included.
+        # Reads the rest of the request: closing earlier would reset the connection and lose the response.
         self.connection.shutdown(socket.SHUT_WR)
         ends = monotonic() + _LINGER
         self.connection.settimeout(_LINGER)

@@ -67,7 +67,7 @@ class AbandonedCalls:
                 if (known := await load_approval(journal, place)) is not None:
                     ended |= {place, known.key}
                     found = await _denied(journal, CallKey(known.key, call))
-                    # The approval was found by ids that the client chose, so it isn't shown the result.
+                    # The approval was found by ids that the client chose, so the client isn't shown the result.
                     messages[at] = replace(messages[at], content=_NOT_RUN if found and found.denied else _STARTED)
         except (StoreError, OSError) as error:
             _logger.warning("the journal can't be used to settle abandoned calls: %s", error)

@@ -35,7 +35,7 @@ from .tool_results import ToolResult
 T = TypeVar("T")
 
 KEEP_DAYS = 30.0  # for which a journal keeps what it knows of a run that has ended
-_LASTING = Retention(entries=2**53, size=2**60, age=1e12, evicts=False)  # what is full refuses a claim
+_LASTING = Retention(entries=2**53, size=2**60, age=1e12, evicts=False)  # a full store refuses a claim
 _DAY = 86_400.0
 _PAUSES = (0.1, 1.1, 1.1)  # seconds before a store is tried again; one that has failed refuses calls for a second
 
@@ -164,7 +164,7 @@ class FileJournal:
         self._swept = now
         for run in self._directory.iterdir():
             with suppress(FileNotFoundError, NotADirectoryError):  # it has not ended, or another process deletes it
-                # A day more than the states, of which one may have been resumed just before
+                # A day longer than saved states, because one may have been resumed just before it expired.
                 if (run / "ended").stat().st_mtime < now - (self.keep_days + 1) * _DAY:
                     shutil.rmtree(run)
 
@@ -281,7 +281,7 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
             raise CallInDoubtError(key.call)
         return ToolResult.from_json(key.call, stored)
     result = await run()
-    with anyio.CancelScope(shield=True):  # the tool has run: that must be known
+    with anyio.CancelScope(shield=True):  # the tool has run, so its result must be stored
         try:
             await _retried(partial(journal.finish, key.text, result.to_json()))
         except (StoreError, OSError):

@@ -349,7 +349,7 @@ class McpTools:
                 )
             except McpServerError as error:
                 _logger.warning("a call of the MCP tool %s: %s", name, error)
-                text = str(error).partition("\n")[0]  # the rest, of standard error, is not for the model
+                text = str(error).partition("\n")[0]  # the rest is standard error, which isn't for the model
             else:
                 read = read_mcp_result(result)
                 if read is None or not read.error or not isinstance(read.content, str):

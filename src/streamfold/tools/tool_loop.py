@@ -159,7 +159,7 @@ class RunSettings:
                 raise ConfigError("output_type and response_format have the same meaning: pass only one of them")
             rest["response_format"] = settings.output_type
         if (given := rest.get("conversation")) is not None:
-            rest["conversation"] = read_conversation(given)  # an id has to be followed from turn to turn
+            rest["conversation"] = read_conversation(given)  # an object, which follows an id from turn to turn
         if settings.max_turns < 1:
             raise ConfigError(f"max_turns must be at least 1, not {settings.max_turns}")
         for name, function in (("on_tool_error", settings.on_tool_error), ("approve", settings.approve)):
@@ -167,7 +167,7 @@ class RunSettings:
                 raise ConfigError(f"{name} must be a function, not {type(function).__name__}")
         if not isinstance(settings.hooks, RunHooks | None):
             raise ConfigError(f"hooks of a run must be RunHooks, not {type(settings.hooks).__name__}")
-        if not isinstance(settings.owner, str):  # None would be one owner for all
+        if not isinstance(settings.owner, str):  # None would be the same owner for all users
             kind = type(settings.owner).__name__
             raise ConfigError(f"owner must be text that identifies a user or tenant, not {kind}")
         return settings
