@@ -98,9 +98,9 @@ class Adapter(ABC):
         method: the HTTP method of requests.
         Quirks: a frozen dataclass with settings for the differences between endpoints, or None. The constructor's only
             argument is an instance of this dataclass or None.
-        framing: the class that splits a response body into events. None for server-sent events.
-        maker: the vendor whose API has this format. None if several vendors' APIs have it. Other servers with this
-            format need the quirk `hosted = false`.
+        framing: the class that splits a response body into events, or None for server-sent events.
+        maker: the vendor whose API has this format, or None if several vendors have such APIs. Other servers with a
+            vendor's format need the quirk `hosted = false`.
         sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice".
             streamfold drops any other option with a warning, or raises ConfigError if the request would have another
             meaning without the option.

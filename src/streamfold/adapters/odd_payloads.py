@@ -23,7 +23,7 @@ def decode_odd_payload(
 
     Args:
         payload: the event's data as a JSON value, or as text if it isn't JSON.
-        failed: true if the event has the name `error`. Its data may then be a message in plain text.
+        failed: True if the event has the name `error`, so that its data may be a message in plain text.
         needs_finish: see `StreamEnd`.
         read_error: parses an error object of the API.
 

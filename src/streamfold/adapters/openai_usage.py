@@ -64,7 +64,7 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
 
 
 def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
-    """Returns the first count that isn't 0. If all counts are 0, returns 0. If no field is a count, returns None.
+    """Returns the first count that isn't 0, or 0 if all counts are 0, or None if no field is a count.
 
     Proxies that send the field names of both APIs set the names of one API to 0.
     """

@@ -22,9 +22,9 @@ class PreparedRequest:
     """An HTTP request without the base URL and the API key. The provider adds both.
 
     Attributes:
-        request: the request as `Adapter.rewrite` adapted it. Its tools, `names` and `answer_tool` are needed to decode
-            the response.
-        path: the path below the base URL. It may contain a query.
+        request: the request as `Adapter.rewrite` adapted it. The engine needs its tools, `names` and `answer_tool` to
+            decode the response.
+        path: the path below the base URL, which may contain a query.
         headers: the headers that the API requires.
         warnings: warnings about changed, dropped or doubtful parts of the request.
         prefix: the value for `Message.prefix` of the response.
@@ -52,7 +52,7 @@ def rename_members(body: dict[str, Any], names: Mapping[str, str | None]) -> dic
 
 
 def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merges two request bodies recursively. If both have a field, the value in `extra` is used."""
+    """Merges two request bodies recursively. If both bodies have a field, the value in `extra` is used."""
     out = dict(body)
     for name, value in extra.items():
         mine = out.get(name)

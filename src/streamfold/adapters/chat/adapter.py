@@ -35,7 +35,7 @@ class ChatAdapter(ChatRequestWriter, ChatEventReader, Adapter):
         self.quirks = quirks or ChatQuirks()
 
     def request_path(self, request: Request) -> str:
-        """Returns the path of a request. It contains the model's name if the server requires that."""
+        """Returns the path of a request, which contains the model's name if the server requires that."""
         if self.quirks.model_in_path:
             return f"/deployments/{quote(request.model, safe='')}{self.path}"
         return self.path

@@ -28,8 +28,8 @@ class ChatQuirks:
             The arguments of this tool call become the text of the reply, which arrives in one piece at the end.
         strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
             its schema. Groq refuses strict mode for some models.
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, the
-            row depends on the model.
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None,
+            streamfold chooses the row by the model's vendor.
         inline_refs: True if the server refuses `$ref` in a JSON schema.
         unsupported_keywords: the JSON Schema keywords that the server refuses.
         reasoning_field: where a request contains the reasoning of earlier messages: a field of the message, "think_tag"
@@ -49,18 +49,18 @@ class ChatQuirks:
             text of its response.
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
             `reasoning: {"enabled": true}`. The effort "none" turns thinking off, any other effort turns it on. With
-            None, the server has no field for thinking.
+            None, the server has no field that turns thinking on or off.
         effort_grades: True if the server accepts effort levels in `reasoning_effort`. With False, requests can only
             turn thinking on or off.
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
-            False, streamfold sends "auto" instead, with a warning. If a model never accepts a forced choice, set its
-            capability `forced_choice` to "no".
+            False, streamfold replaces such a tool choice by "auto", with a warning. If a model never accepts a forced
+            choice, set its capability `forced_choice` to "no".
         allowed_tools: True if the server accepts OpenAI's `allowed_tools`, a tool choice among some tools. With False,
             the request contains only the tools that the choice allows, so that the server's prompt cache doesn't match.
-        tool_choice_auto: True to send the tool choice "auto". It is every server's default, but some strict servers
-            refuse it.
-        tool_choice_none: True if the server accepts the tool choice "none". With False, the request contains no tools
-            instead.
+        tool_choice_auto: True to send the tool choice "auto". Servers use "auto" by default, and some refuse the
+            explicit field.
+        tool_choice_none: True if the server accepts the tool choice "none". With False, streamfold sends no tools
+            instead of "none".
         result_images: True if the server accepts images in tool messages. With False, streamfold moves the images to a
             user message after the tool results, because OpenAI accepts images only in user messages.
         developer_role: True if the server accepts the role "developer", which OpenAI's reasoning models use for

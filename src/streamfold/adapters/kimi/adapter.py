@@ -70,8 +70,8 @@ class KimiAdapter(ChatAdapter):
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules that a conversation must follow so that Kimi accepts it. They allow any tool call ids,
-        because `encode` renumbers all ids."""
+        """Returns the rules that a conversation must follow so that Kimi accepts it. These rules allow any tool call
+        ids, because `encode` renumbers all ids."""
         # "role 'developer' is not allowed" (earendil-works/pi#8109)
         roles = HistoryRules().roles - {"developer", "function"} if self.hosted else HistoryRules().roles
         thinks = self.hosted and may_reason(request)

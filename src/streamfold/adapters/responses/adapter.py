@@ -2,8 +2,8 @@
 sends it complete.
 
 The API is documented at https://platform.openai.com/docs/api-reference/responses. `encode.py` encodes requests, and
-`decode.py` decodes responses. If a server's responses deviate from OpenAI's, a comment names the server.
-`ResponsesQuirks` describes how requests differ between servers.
+`decode.py` decodes responses. Comments name the servers whose responses deviate from OpenAI's. `ResponsesQuirks`
+describes how requests differ between servers.
 """
 
 from __future__ import annotations

@@ -122,11 +122,8 @@ def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Decodes the event that begins a tool call. Some servers already send the complete arguments in this event, or
-    their first piece.
-
-    Other servers send empty arguments in this event, and the actual arguments later.
-    """
+    """Decodes the event that begins a tool call. In this event, some servers send all arguments or their first piece,
+    and others send empty arguments."""
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
         item = {**item, "arguments": ""}

@@ -275,18 +275,19 @@ class ResponsesQuirks:
     """How requests differ between servers of the Responses API.
 
     Attributes:
-        store: the value of the field `store`. With None, the field isn't sent, and OpenAI stores responses for 30 days.
+        store: the value of the field `store`. With None, streamfold omits `store`, and OpenAI stores responses for 30
+            days.
         encrypted_reasoning: True to request encrypted reasoning if the server doesn't store the response. OpenAI's
             models without reasoning refuse such requests.
         system_as_instructions: True to send system messages at the beginning of the conversation as `instructions`.
-            With False, streamfold sends them as input items. OpenAI doesn't use the `instructions` of a stored response
-            for the next response.
+            With False, streamfold sends system messages as input items. OpenAI doesn't use the `instructions` of a
+            stored response for the next response.
         hosted_tools: the format of hosted tools.
         strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
             its schema.
-        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None, the
-            row depends on the model.
-        says_json: True if JSON mode requires the word "json" in a message (OpenAI, Azure).
+        schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None,
+            streamfold chooses the row by the model's vendor.
+        says_json: True if the server refuses JSON mode without the word "json" in a message (OpenAI, Azure).
         returned_items: which output items of earlier responses a request contains. With "plain", requests contain only
             messages, as text, and function calls (Perplexity).
         format_member: the request field that contains the response format.

@@ -106,8 +106,8 @@ class SocketTurn:
         return cls(read)
 
     def continues(self, newest: NewestResponse | None) -> bool:
-        """Returns True if this request continues the response `newest`. It does if it names the response's id, or if
-        its input begins with the conversation that the response ends."""
+        """Returns True if this request continues the response `newest`: the request names the response's id, or its
+        input begins with the conversation that the response ends."""
         if newest is None:
             return False
         if self.names_response:
@@ -131,8 +131,8 @@ class SocketTurn:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
     def feed(self, message: bytes) -> bytes | SocketError:
-        """Converts a message from the server to a server-sent event. If no event has arrived yet, an error with a
-        status becomes a `SocketError` instead."""
+        """Converts a message from the server to a server-sent event. If no event of the response has arrived yet, an
+        error with an HTTP status becomes a `SocketError`."""
         try:
             payload = as_object(json.loads(message))
         except (ValueError, RecursionError):  # the decoder raises the error
