@@ -1,4 +1,4 @@
-"""Converts a conversation to and from the format of each API: messages, input items, or contents."""
+"""Converts conversations to and from the JSON of each API: messages, input items, or contents."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     `reply.message` can therefore be converted too.
 
     Args:
-        messages: the messages; see `chat()`.
+        messages: the conversation, in any form that `chat()` accepts.
         api: "chat" returns `messages`; "responses" returns `input`; "anthropic" returns `messages` and, if there are
             instructions, `system`; "gemini" returns `contents` and `systemInstruction`.
 
     Returns:
-        The fields in `body`, and a warning for each part that the API doesn't support.
+        The request fields in `body`, and a warning for each part of the conversation that the API doesn't support.
 
     Raises:
-        ConfigError: the API doesn't support a part of the conversation, and leaving it out would change the meaning.
-            The error message begins with the path of the part.
+        ConfigError: the API doesn't support a part of the conversation, and the conversation has another meaning
+            without it. The error message begins with the path of the part.
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
@@ -62,8 +62,8 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
     """Parses a conversation in the format of an API.
 
     Args:
-        items: the list of messages, items or contents. A string is accepted if the API accepts one. A request body that
-            contains the conversation is accepted too, and its other fields are ignored.
+        items: the list of messages, items or contents; a string, if the API accepts one in its place; or a request body
+            with the conversation, whose other fields are ignored.
         api: see `serialize_messages`.
 
     Raises:
@@ -78,8 +78,8 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
-    """Returns a warning if tool call ids are missing in Gemini's contents, because only ids that Gemini created are
-    sent to Gemini."""
+    """Returns a warning if Gemini's contents lack the ids of tool calls. Only ids that Gemini created are sent to
+    Gemini."""
     if form.content != "parts":
         return []
     parts = [part["functionCall"] for item in items for part in item["parts"] if "functionCall" in part]

@@ -35,7 +35,7 @@ class Serialized:
 
     Attributes:
         body: the request fields that contain the conversation, or the body of a response.
-        warnings: one for each part that the API doesn't support, or that was changed.
+        warnings: one for each part that was left out or changed, because the API doesn't support it.
     """
 
     body: dict[str, Any]
@@ -51,14 +51,15 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: the adapter that encodes conversations. The adapter's quirks preserve as much of a message as possible.
+        adapter: the adapter that encodes conversations. Its quirks are set so that a message loses as little as
+            possible.
         items: the name of the request field that contains the list of messages, items or contents.
         instructions: the name of the request field that contains the instructions, or None if they are in the list of
             messages.
         content: for APIs that merge consecutive messages of one role, the name of the message field that contains the
             blocks or parts. Otherwise None.
-        parse: a function that converts the instructions and the list to messages. Raises ConfigError with the path of
-            an invalid field.
+        parse: a function that converts the instructions and the list to messages. The function raises ConfigError with
+            the path of an invalid field.
         serializer: a function that creates the serializer of a response.
         id_prefix: the prefix of response ids.
     """
@@ -120,8 +121,7 @@ _FORMATS: Mapping[str, Format] = {
 
 
 def find_format(api: str) -> Format:
-    """Returns the format of the API with this name. Raises ConfigError, which lists the allowed names, for any other
-    name."""
+    """Returns the format of the API with this name. Raises ConfigError with the allowed names for any other name."""
     if api in _FORMATS:
         return _FORMATS[api]
     raise ConfigError(f"unknown API {api!r}{allowed_values_hint(api, _FORMATS)}")

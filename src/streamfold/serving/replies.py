@@ -25,17 +25,18 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
     """Converts a reply to the JSON body that a server of an API sends.
 
     Args:
-        api: "chat" for a `chat.completion`, "responses" for a `response`, "anthropic" for a `message`, and "gemini" for
-            a `GenerateContentResponse`.
-        id: the id of the answer. The default is the reply's id, or a new id.
+        api: "chat" for a `chat.completion`, "responses" for a `response`, "anthropic" for a `message`, "gemini" for a
+            `GenerateContentResponse`, and "interactions" for an `interaction`.
+        id: the id of the answer. The default is the reply's id, or a new id if the reply has none.
         model: the model in the answer. Default: the reply's model.
 
     Returns:
-        The answer in `body`, and the reply's warnings. If the API doesn't support a tool call, the result contains a
-        warning about the tool call.
+        The JSON body in `body`, and the reply's warnings. Another warning names the tool calls that the API doesn't
+        support.
 
     Raises:
-        ProtocolError: a tool call has broken arguments, and clients of the API couldn't detect that.
+        ProtocolError: the arguments of a tool call aren't a JSON object, and a client of the API would run the tool
+            call nevertheless.
     """
     serializer = _serializer(reply.id if id is None else id, reply.model if model is None else model, api)
     writer = ReplyWriter(serializer, streams=False)
@@ -45,7 +46,7 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
 
 
 def parse_reply(body: Mapping[str, Any], api: ApiFormat) -> Reply:
-    """Parses a complete response body. The rules are the same as for a provider's response.
+    """Parses a complete response body as streamfold parses a provider's response.
 
     Raises:
         APIError: the body contains an error, or isn't a response of this API.
@@ -64,7 +65,8 @@ async def serialize_stream(
     id: str | None = None,  # noqa: A002 - the word on the wire
     model: str = "",
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yields the JSON payloads of the SSE events that a server of an API sends, while the chunks of a stream arrive.
+    """Yields the JSON payloads of the SSE events that a server of an API sends for an answer, while the answer's chunks
+    arrive.
 
     Each tool call is complete in one event, after the text. If `stream` was created with `partial_tool_calls=True`, the
     events contain fragments of tool calls.
@@ -77,8 +79,8 @@ async def serialize_stream(
         model: the model in the answer.
 
     Raises:
-        APIError: the answer failed or can't be completed. The events for the content that arrived before the error have
-            been yielded.
+        APIError: the provider's answer failed, or a tool call in the answer can't be sent to a client. The events for
+            the content before the error have been yielded.
     """
     writer, events = ReplyWriter(_serializer(id, model, api)), SSEDecoder()
     try:

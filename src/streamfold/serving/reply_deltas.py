@@ -16,8 +16,8 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> list[Delta]:
     """Returns the deltas for the end of an answer: complete tool calls, and all data that the chunks didn't contain.
 
     Args:
-        has_items: True if nothing has been sent to the client yet, and the reply has Responses API items. The text of
-            these items is then returned, too.
+        has_items: True if the client has received nothing yet, and the reply has Responses API items. The deltas then
+            also contain the text of these items.
     """
     deltas: list[Delta] = []
     if reply.reasoned and not reply.reasoning:
@@ -38,9 +38,8 @@ def end_deltas(reply: Reply, *, has_items: bool = False) -> list[Delta]:
 
 
 def _cited_in_whole_text(reply: Reply, annotations: list[Any]) -> list[Any]:
-    """Returns citations with positions in the complete text of the answer. In the Responses API, positions count from
-    the start of each part, and other APIs have only one text.
-    """
+    """Returns citations whose positions count from the start of the answer's text. In the Responses API, positions
+    count from the start of a part of the text."""
     found, text = [], ""
     for item in _items(reply):
         for part in item.get("content") or () if item.get("type") == "message" else ():
@@ -58,7 +57,7 @@ def _moved(cited: Any, by: int) -> Any:
 
 
 def reply_deltas(reply: Reply) -> list[Delta]:
-    """Converts a complete answer to deltas."""
+    """Converts a complete reply to deltas."""
     deltas: list[Delta] = [Meta(reply.id, reply.model)]
     if has_items(reply):
         return deltas + end_deltas(reply, has_items=True)
@@ -81,7 +80,8 @@ def has_items(reply: Reply) -> bool:
 
 
 def keep_call_kinds(reply: Reply, kinds: Collection[CallKind]) -> Reply:
-    """Returns the reply without the tool calls whose kind isn't in `kinds`. A warning names them."""
+    """Returns the reply without the tool calls whose kind isn't in `kinds`. Adds a warning with the names of these tool
+    calls."""
     lost = [call.name for call in reply.tool_calls if call.kind not in kinds]
     if not lost:
         return reply
@@ -112,7 +112,7 @@ def without_non_finite(reply: Reply) -> Reply:
 
 
 def error_delta(error: APIError) -> Failure:
-    """Converts an exception to the delta that ends an answer. The delta contains the provider's error object."""
+    """Converts an exception to the delta that ends a failed answer. The delta contains the provider's error object."""
     return Failure(_info(error))
 
 
@@ -174,7 +174,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
 
 
 def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> list[Delta]:
-    """Returns the deltas of a tool call. The list is empty if `_items_and_calls` yields the tool call as an item."""
+    """Returns the deltas of a tool call. Returns no deltas if `_items_and_calls` yields the tool call as an item."""
     item = next((item for item in items if item.get("call_id") == call.id), None)
     if call.kind == "function":
         item_id = item.get("id") if item else None

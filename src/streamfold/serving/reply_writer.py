@@ -1,5 +1,5 @@
-"""Writes an answer to a client while it arrives. `DeltaOrder` converts the answer's chunks to ordered deltas, and
-`ReplyWriter` serializes the deltas."""
+"""Serializes an answer for a client while the answer arrives from the provider. `DeltaOrder` converts the answer's
+chunks to ordered deltas, and `ReplyWriter` serializes the deltas."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .stream_serializer import StreamSerializer, is_complete_object
 
 
 class ReplyWriter:
-    """Serializes one answer while it arrives, without I/O.
+    """Converts the chunks of one answer to the bytes of a response in the client's API, without I/O.
 
-    If the stream was requested with `partial_tool_calls`, fragments of tool calls are written as they arrive, one tool
-    call after the other. The last character of a tool call is delayed until other content follows, so that a truncated
-    tool call doesn't look complete.
+    With the option `partial_tool_calls`, the chunks contain fragments of tool calls. The writer writes these fragments
+    as they arrive, one tool call after the other. It delays the last character of a tool call until other content
+    follows, so that a truncated tool call doesn't look complete.
 
     A subclass can override `write`, `end` and `release` to change what is passed to the serializer.
 
     Args:
-        serializer: writes the events.
+        serializer: converts deltas to events of the client's API.
         streams: False for a client that didn't request a stream. `feed` then returns no events, and `body` returns the
             complete answer.
 
@@ -62,8 +62,8 @@ class ReplyWriter:
         return b""
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a field of a provider's event that the chunks don't contain. Call this method before
-        `feed`.
+        """Returns the events for a field of a provider's event that the event's chunks don't contain. Call this method
+        before `feed`.
 
         Args:
             preceding_calls: the number of tool calls that had begun before the provider's event.
@@ -74,8 +74,8 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: a tool call that was already written to the client is missing in the reply, or has different
-                arguments there. After this error, call `fail` to end the answer.
+            StreamError: the reply lacks a tool call that was already written to the client, or has other arguments for
+                it. After this error, call `fail` to end the answer.
         """
         try:
             rest = self._order.end(self.writable(reply), self.serializer)
@@ -89,7 +89,8 @@ class ReplyWriter:
         """Returns the JSON body of an answer that isn't streamed.
 
         Raises:
-            ProtocolError: the arguments of a tool call are broken, and the client couldn't detect that.
+            ProtocolError: the arguments of a tool call aren't a JSON object, and the client would run the tool call
+                nevertheless.
         """
         reply = self.writable(reply)
         rest = self._order.end(reply, self.serializer)
@@ -97,17 +98,15 @@ class ReplyWriter:
         return self.serializer.serialize_whole(deltas)
 
     def writable(self, reply: Reply) -> Reply:
-        """Returns the reply without values that the client's API doesn't support: NaN, Infinity, and other kinds of
-        tool calls. Warnings in the reply name the removed values.
-        """
+        """Returns the reply without NaN and Infinity, and without the tool calls whose kind the client's API doesn't
+        support. Adds warnings with the names of the removed values."""
         return keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
 
     def rest(self, partial: Reply | None) -> bytes:
         """Returns the events for the delayed text of a failed answer. Delayed tool calls are dropped.
 
         Args:
-            partial: the part of the answer that arrived. The partial reply may contain a refusal that no chunk
-                contained.
+            partial: the part of the answer that arrived. It may contain a refusal that no chunk contained.
         """
         refusal: list[Delta] = []
         if partial is not None and not self._failed:
@@ -126,7 +125,7 @@ class ReplyWriter:
         return self.rest(partial) + self.write([Failure(info)])
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Returns the events for deltas in their final order."""
+        """Returns the events for deltas that are in their final order."""
         return self.serializer.feed_all(deltas)
 
     def end(self) -> bytes:
@@ -142,8 +141,8 @@ _PLAIN = ChunkDetails()  # the details of a chunk that has none
 
 
 def chunk_deltas(chunk: StreamChunk) -> list[Delta]:
-    """Converts the text, reasoning and refusal of a chunk to deltas. `end_deltas` converts everything else at the end
-    of the answer."""
+    """Converts the text, reasoning and refusal of a chunk to deltas. `end_deltas` returns the deltas for the rest of
+    the answer."""
     details = chunk.details or _PLAIN
     deltas: list[Delta] = []
     if chunk.reasoning:
@@ -159,15 +158,15 @@ class DeltaOrder:
     """Converts the chunks of one answer to deltas, in an order that every client can read. Text after a tool call stays
     after the tool call.
 
-    Text, reasoning and fragments of tool calls are written as they arrive. `_CallFragments` decides whether a tool call
-    can be written before the answer has ended. If it can't, the complete tool call is written at the end of the answer,
-    and the content after the tool call is delayed until then. Many clients assume that a tool call is complete when the
-    next one begins, so interleaved tool calls are written one after the other. The closing brace of a tool call is
-    written together with the next content, or at the end of the answer.
+    Text, reasoning and fragments of tool calls are returned as they arrive. `_CallFragments` decides whether a tool
+    call can be returned before the answer has ended. If it can't, the complete tool call is returned at the end of the
+    answer, and the content after the tool call is delayed until then. Many clients assume that a tool call is complete
+    when the next one begins, so interleaved tool calls are returned one after the other. The closing brace of a tool
+    call is returned together with the next content, or at the end of the answer.
 
     Args:
         keeps_ends: True if the closing braces of all tool calls are delayed until the end of the answer.
-        whole_calls: True if every tool call is written in one piece, because the answer isn't streamed.
+        whole_calls: True if every tool call is returned in one piece, because the answer isn't streamed.
 
     Attributes:
         refused: the text of the refusal in the chunks so far.
@@ -224,8 +223,8 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a field of a provider's event that the chunks don't contain. Call this method before `feed`. Returns the
-        deltas that can be written to the client now."""
+        """Adds a field of a provider's event that the event's chunks don't contain. Call this method before `feed`.
+        Returns the deltas that can be written to the client now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
         return out
@@ -235,11 +234,12 @@ class DeltaOrder:
         content.
 
         Args:
-            serializer: the serializer that writes the deltas, or None if they aren't for a client of an API.
+            serializer: the serializer that gets the deltas, or None if the deltas aren't serialized.
 
         Raises:
-            StreamError: a tool call whose beginning was returned earlier is missing in the reply, or is different
-                there. Also raised if the arguments of a tool call are broken, and the client couldn't detect that.
+            StreamError: the reply lacks a tool call whose beginning was returned earlier, or has other arguments for
+                it. Also raised if the arguments of a tool call aren't a JSON object, and a client would run the tool
+                call nevertheless.
         """
         for call in reply.tool_calls:
             if call.error and not (
@@ -265,8 +265,8 @@ class DeltaOrder:
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     def _fitting(self, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns a complete tool call. If white space was added to its arguments after the next tool call had begun,
-        the white space is removed.
+        """Returns a complete tool call. White space that was added to its arguments after the next tool call had begun
+        is removed.
 
         Raises:
             ProtocolError: more arguments arrived after the closing brace had been written.
@@ -315,7 +315,7 @@ class DeltaOrder:
                 self._begun.append(delta.name or "")
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes the delayed content that may follow now, because the tool calls before it have begun or are
+        """Writes the delayed content that may follow now, because the tool calls before the content have begun or are
         complete."""
         released = True
         while released:
@@ -357,8 +357,8 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Removes and returns the delayed content that comes after at most this number of tool calls, or all delayed
-        content for None."""
+        """Removes and returns the delayed content that belongs after at most `preceding_calls` tool calls. For None,
+        removes and returns all delayed content."""
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -383,7 +383,7 @@ class _CallFragments:
         held: the last of these pieces, which haven't been written to the client yet.
         shown: the pieces that have been written to the client.
         first: the first piece of the arguments. is_only: True until a different piece arrives.
-        unread: the pieces after the last closing brace. `brackets` hasn't parsed them yet.
+        unread: the pieces after the last closing brace, which `brackets` hasn't parsed yet.
         stopped: True if the rest of the arguments is delayed until the end of the answer.
         closed: True if `held` contains the brace that closes the arguments.
     """
@@ -402,10 +402,10 @@ class _CallFragments:
 
     def feed(self, call: ToolCallUpdate, ids: dict[str, int]) -> list[ToolCallDelta]:
         """Adds a piece of the arguments. Returns the fragments that can be written to the client now. The first
-        fragment contains the id and the name.
+        fragment contains the tool call's id and name.
 
         Args:
-            ids: the number of each tool call, by id. The method adds a new id to it.
+            ids: the number of each tool call, by id. The method adds the id of a new tool call.
         """
         self.pieces.append(call.text)
         if call.text and not (call.is_certain and call.in_order):
@@ -426,9 +426,8 @@ class _CallFragments:
         return [shown, ToolCallDelta(call.number, arguments="".join(self.held), ended=True)]
 
     def finish(self, call: ToolCall, number: int) -> ToolCallDelta:
-        """Returns the complete tool call as one fragment. The fragment has `ended=False` if different arguments were
-        already written to the client. The answer must then end with an error.
-        """
+        """Returns the complete tool call as one fragment. The fragment has `ended=False` if other arguments were
+        already written to the client. The answer must then end with an error."""
         text = arguments_text(call)
         ended = None
         if self.id:
@@ -440,7 +439,7 @@ class _CallFragments:
         return ToolCallDelta(number, call.id, call.name, text, whole=True, extra=call.extra, ended=ended)
 
     def _read(self, piece: str) -> None:
-        """Parses the next piece of the arguments. Sets `stopped` at the end of the JSON object, or if a piece looks
+        """Parses the next piece of the arguments. Sets `stopped` at the end of the JSON object, or if the piece looks
         damaged."""
         if not self.first:
             self.first = piece
@@ -492,8 +491,8 @@ class _CallFragments:
         return join_surrogates(text[:end])
 
     def _same_value(self, call: ToolCall) -> str | None:
-        """Joins all pieces. Returns the text if it is JSON with the same value as the final arguments, otherwise
-        None."""
+        """Joins all pieces. Returns their text if it is JSON with the same value as the final arguments, and None
+        otherwise."""
         text = join_surrogates("".join(self.pieces))
         try:
             same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1

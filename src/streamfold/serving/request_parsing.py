@@ -25,7 +25,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
     """Returns the tools of a request. Raises ConfigError, with the position in the list, for a tool that isn't a
     function.
 
-    Unknown fields go to `Tool.extra`. The unknown fields are sent only to providers with the same API.
+    Unknown fields of a tool go to `Tool.extra`, which is sent only to providers with the same API.
 
     Args:
         nested: True if a tool's definition is inside the field `function`, as in Chat Completions.
@@ -45,7 +45,7 @@ def read_tools(entries: list[Any] | None, *, nested: bool) -> tuple[Tool, ...]:
 
 
 def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[str, Any] | None = None) -> Tool:
-    """Converts a function declaration to a tool. Unknown fields become `extra`.
+    """Converts a function declaration to a tool. Unknown fields go to `Tool.extra`.
 
     Args:
         beside: the fields next to `function`, if the function is a nested object.
@@ -61,14 +61,14 @@ def read_function(fields: ObjectReader, kind: str = "function", beside: Mapping[
 
 
 def unread_fields(fields: ObjectReader, **groups: ObjectReader | None) -> dict[str, Any]:
-    """Returns the fields of a request that haven't been read. `groups` are the objects in the request's fields, some of
-    whose own fields have been read."""
+    """Returns the fields of a request that haven't been read. `groups` are nested objects, whose unread fields are
+    included."""
     left = {name: group.rest() for name, group in groups.items() if group is not None}
     return {**fields.rest(), **{name: rest for name, rest in left.items() if rest}}
 
 
 def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice. Raises ConfigError if it forces a tool call and the request has no tools."""
+    """Parses the tool choice. Raises ConfigError if it requires a tool call, but the request has no tools."""
     read = read_tool_choice(choice, tools)
     if not tools and (isinstance(read, NamedTool) or read == "required"):
         raise ConfigError("tool_choice requires a tool call, but there are no tools")
@@ -78,11 +78,11 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 def read_google_choice(
     mode: str, names: list[Any], tools: tuple[Tool, ...], where: str, names_where: str
 ) -> ReadToolChoice | None:
-    """Returns the tool choice of a request in one of Google's APIs, or None if the mode is unknown.
+    """Returns the tool choice of a request in one of Google's APIs. Returns None for an unknown mode.
 
     Args:
         names: the names of the tools that the model may call. An empty list allows all tools.
-        where, names_where: the paths of the mode and of the names, for errors.
+        where, names_where: the paths of the mode and of the names, for error messages.
     """
     known = [tool.name for tool in tools if tool.hosted is None]
     for name in names:

@@ -1,4 +1,4 @@
-"""Base class of the serializers, which convert deltas to SSE events, or to one JSON body."""
+"""Base class of the serializers, which convert deltas to SSE events or to one JSON body."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..types import CallKind, ExtraPart, ReadToolChoice, ToolCall, ToolCallDelta
 
 
 def is_complete_object(arguments: str) -> bool:
-    """Returns True if a text is a complete JSON object or empty. An empty text stands for a tool call without
-    arguments."""
+    """Returns True if a text is a complete JSON object or empty. A tool call without arguments has an empty text."""
     if not arguments.strip():
         return True
     try:
@@ -29,7 +28,7 @@ def is_complete_object(arguments: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class SerializedCall:
-    """An open tool call.
+    """A tool call that a serializer writes.
 
     Attributes:
         number: the position of the tool call, from 0.
@@ -55,7 +54,6 @@ class SerializedCall:
 
     @property
     def arguments(self) -> str:
-        """The arguments so far."""
         if self.written == len(self.pieces) > 1:
             self.pieces, self.written = ["".join(self.pieces)], 1
         return "".join(self.pieces)
@@ -76,7 +74,7 @@ def json_text(value: Any) -> str:
 
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
-    """Returns a server-sent event with a JSON payload. `end` is the line break."""
+    """Returns a server-sent event with a JSON payload. `end` is the line break after each line."""
     head = f"event: {name}{end}" if name else ""
     return f"{head}data: {json_text(payload)}{end}{end}".encode()
 
@@ -105,8 +103,8 @@ def warning_comment(text: str) -> bytes:
 
 
 def openai_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the body of an error response for both of OpenAI's APIs. Chat Completions also sends this object as an
-    event."""
+    """Returns the body of an error response for both of OpenAI's APIs. In Chat Completions, the event for an error
+    contains the same object."""
     error: dict[str, Any] = {"message": info.message, "type": info.type, "param": info.param, "code": info.code}
     return {"error": error if info.status is None else {**error, "status": info.status}}
 
@@ -139,14 +137,13 @@ class StreamSerializer(ABC):
             none.
 
     Attributes:
-        calls_may_be_cut: True if clients of this API can detect a truncated tool call. With False, a response with a
+        calls_may_be_cut: True if clients of this API can detect a truncated tool call. If False, a response with a
             truncated tool call ends with an error.
         arguments_are_text: True if tool call arguments are JSON text in this API, False if they are an object.
         call_kinds: the kinds of tool calls that this API supports.
-        end_words: the finish reasons that this API documents. Other values are replaced.
+        end_words: the finish reasons that this API documents. The repair package replaces other values.
         keeps_order: True if content after a tool call is delayed, in `waiting`, until the tool call is complete.
-        open_call: the tool call that isn't complete yet, so that other content is delayed. None if there is none. Only
-            used with `keeps_order`.
+        open_call: with `keeps_order`, the incomplete tool call that delays other content. None if there is none.
         begun, ended: True if the start or the end of the answer has been written.
         usage, finish_reason: the latest values that have arrived. These values are written at the end of the answer.
         calls: the tool calls so far, by index. Calls of custom tools have negative keys.
@@ -205,12 +202,12 @@ class StreamSerializer(ABC):
         Usage, warnings and the finish reason are written at the end of the answer, because newer values may follow.
 
         Raises:
-            TypeError: the delta comes directly from an adapter. An example is a tool call without an index.
+            TypeError: the delta comes directly from an adapter, for example a tool call without an index.
         """
         return self.feed_all((delta,))
 
     def feed_all(self, deltas: Iterable[Delta]) -> bytes:
-        """Returns the events for several deltas: see `feed`."""
+        """Returns the events for several deltas, as `feed` does for one."""
         self._write_in_order(deltas)
         return self.drain()
 
@@ -269,8 +266,7 @@ class StreamSerializer(ABC):
         return isinstance(delta, TextDelta | ReasoningDelta | RefusalDelta | ExtraPart)
 
     def finish(self) -> bytes:
-        """Returns the events that end the response. After a failure, and on a second call, the method returns no
-        events."""
+        """Returns the events that end the response. Returns no events after a failure, or on a second call."""
         if self.ended:
             return b""
         while self.waiting:
@@ -288,7 +284,7 @@ class StreamSerializer(ABC):
         return self.drain()
 
     def release(self) -> bytes:
-        """Returns the events for the delayed content, when the answer has failed. After this call, only a `Failure`
+        """Returns the events for the delayed content of an answer that has failed. After this call, only a `Failure`
         delta may follow."""
         if not self.ended:
             self.write_waiting()
@@ -306,8 +302,8 @@ class StreamSerializer(ABC):
         return self.body()
 
     def shows_broken(self, call: ToolCall) -> bool:
-        """Returns True if clients can detect that a tool call's arguments are broken. Clients then don't run the tool
-        call."""
+        """Returns True if clients can detect that a tool call's arguments aren't a JSON object. Clients then don't run
+        the tool call."""
         return self.arguments_are_text and not is_complete_object(call.raw_arguments)
 
     @property
@@ -321,7 +317,7 @@ class StreamSerializer(ABC):
         return any(call.opened for call in self.calls.values())
 
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
-        """Writes one event. The payload is encoded immediately. The caller may therefore modify it afterwards.
+        """Writes one event. The payload is encoded immediately, so the caller may modify it afterwards.
 
         If the response isn't streamed, the payload is passed to `collect` instead.
         """
@@ -377,9 +373,8 @@ class StreamSerializer(ABC):
         call.pieces = [part.arguments] if part.whole else [*call.pieces, part.arguments]
 
     def reserve_call(self, call_id: str, name: str, text: str) -> SerializedCall:
-        """Reserves the next position for a call of a custom tool. The tool call is written at the end of the answer.
-        The input of a custom tool is plain text, so clients could run an incomplete input.
-        """
+        """Reserves the next position for a call of a custom tool. The tool call is written at the end of the answer,
+        because clients would run an incomplete input, which is plain text."""
         call = SerializedCall(len(self.calls), call_id, name, pieces=[text], custom=True)
         self.calls[-1 - call.number] = call
         return call
@@ -392,7 +387,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """The part of `id` that generated ids of items and tool calls contain."""
+        """The part of `id` that the generated ids of items and tool calls contain."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod
@@ -405,7 +400,7 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_reasoning(self, delta: ReasoningDelta) -> None:
-        """Writes a piece of reasoning. An empty piece means that the model reasoned, but its reasoning is hidden."""
+        """Writes a piece of reasoning. An empty piece means that the provider doesn't show the model's reasoning."""
 
     @abstractmethod
     def write_refusal(self, delta: RefusalDelta) -> None:
@@ -421,7 +416,7 @@ class StreamSerializer(ABC):
 
     @abstractmethod
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes data other than text and tool calls, if this API supports the data."""
+        """Writes data other than text and tool calls, if this API has a field for the data."""
 
     @abstractmethod
     def write_end(self) -> None:
@@ -432,8 +427,8 @@ class StreamSerializer(ABC):
         self.open_call = None
 
     def write_waiting(self) -> None:
-        """Writes the delayed content, when the answer has failed. The open tool call stays incomplete, and delayed tool
-        calls are dropped."""
+        """Writes the delayed content of an answer that has failed. The open tool call stays incomplete, and delayed
+        tool calls are dropped."""
         self.open_call = None
         waiting, self.waiting = self.waiting, []
         for delta in waiting:

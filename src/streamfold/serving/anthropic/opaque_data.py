@@ -1,8 +1,8 @@
-"""Encodes data that a provider with another API needs back, so that clients of the Messages API send the data back
-unchanged.
+"""Encodes tool call ids, encrypted reasoning and signatures of other APIs, so that clients of the Messages API send
+them back unchanged.
 
-The Messages API allows only some characters in tool call ids. An id with other characters is encoded. Encrypted
-reasoning and signatures are put into `redacted_thinking` blocks, which clients don't parse.
+The Messages API allows only letters, digits, `_` and `-` in tool call ids. `pack_call_id` encodes all other ids.
+`pack_opaque_block` puts encrypted reasoning and signatures into `redacted_thinking` blocks, which clients don't parse.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _CARRIED = "toolu_own_"
 
 
 def pack_call_id(call_id: str) -> str:
-    """Encodes a provider's tool call id for a client of the Messages API. `unpack_call_id` decodes it.
+    """Encodes a tool call id of another API with the characters that the Messages API allows. `unpack_call_id` decodes
+    it.
 
     >>> pack_call_id("toolu_1"), pack_call_id("functions.f:0"), unpack_call_id(pack_call_id("functions.f:0"))
     ('toolu_1', 'toolu_own_ZnVuY3Rpb25zLmY6MA', 'functions.f:0')
@@ -33,7 +34,7 @@ def pack_call_id(call_id: str) -> str:
 
 
 def unpack_call_id(call_id: str) -> str:
-    """Returns the provider's tool call id that `pack_call_id` has encoded."""
+    """Decodes a tool call id that `pack_call_id` has encoded. Returns any other id unchanged."""
     carried = call_id.removeprefix(_CARRIED)
     if carried == call_id:
         return call_id
@@ -45,18 +46,20 @@ def unpack_call_id(call_id: str) -> str:
 
 
 def pack_opaque_block(kind: str, value: Any) -> dict[str, Any]:
-    """Returns a `redacted_thinking` block that contains data of another provider. The data belongs to the block that
-    follows.
+    """Returns a `redacted_thinking` block with data of a provider that has another API. The data belongs to the content
+    block after the `redacted_thinking` block.
 
     Args:
-        kind: "output" for a Responses API item, or "call" for fields of the tool call that follows.
+        kind: "output" if the value is a Responses API item, "call" if it is an object with fields of the next tool
+            call.
     """
     text = json.dumps({kind: value}, ensure_ascii=False, separators=(",", ":"))
     return {"type": "redacted_thinking", "data": _OPAQUE + _encoded(text)}
 
 
 def unpack_opaque_block(block: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns the kind and the value that `pack_opaque_block` stored in a block. Returns None for any other block.
+    """Returns the kind and the value that `pack_opaque_block` put into a content block. Returns None for any other
+    block.
 
     >>> unpack_opaque_block(pack_opaque_block("call", {"thoughtSignature": "c2ln"}))
     ('call', {'thoughtSignature': 'c2ln'})

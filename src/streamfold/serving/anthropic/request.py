@@ -1,8 +1,8 @@
 """Parses the requests that clients of the Messages API send.
 
-Providers with other APIs don't support all fields of this API. Fields whose omission would change the meaning are
-refused with their path: server tools, MCP servers, uploaded files. With `native`, the request is for a provider that
-has the Messages API. The blocks and tools then stay as they are, and other fields go to `extra_body`.
+If the provider has another API, the parser refuses server tools, MCP servers and uploaded files with ConfigError,
+because a request without them has another meaning. If the provider has the Messages API (`native`), content blocks and
+tools stay in the request unchanged. Fields without a streamfold option go to `extra_body`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _KEPT_EXTRA = ("caller", "toolset_name")
 
 
 def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
-    """Parses the body of a request.
+    """Parses the JSON body of a Messages API request.
 
     Args:
-        native: True if the provider has the Messages API. Blocks and tools that only this API has then stay in the
-            request.
+        native: True if the provider has the Messages API. Content blocks and tools that only this API has then stay in
+            the request.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
-            of the invalid field.
+        ConfigError: the body isn't a valid request, or contains something that the provider doesn't support. The error
+            message begins with the path of the field.
     """
     fields = ObjectReader(body)
     model, max_tokens = fields.need("model"), fields.limit("max_tokens")
@@ -84,10 +84,10 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
 
 
 def parse_conversation(system: Any, messages: list[Any] | None, *, native: bool = False) -> list[Message]:
-    """Converts the fields `system` and `messages` of a request to messages.
+    """Converts the request fields `system` and `messages` to messages.
 
     Raises:
-        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
+        ConfigError: a field is invalid. The error message begins with the path of the field.
     """
     opening = _system(system)
     if not messages:
@@ -138,8 +138,8 @@ def _message(message: Any, where: str, native: bool) -> list[Message]:
 
 
 def _user(blocks: list[Any], where: str, native: bool) -> list[Message]:
-    """Converts a user message: first to one tool message for each tool result, then to a user message with the other
-    content."""
+    """Converts a message with the role `user` to a tool message for each tool result, followed by a user message with
+    the other content blocks."""
     results, parts = list[Message](), list[Any]()
     for at, block in enumerate(blocks):
         place = f"{where}.content[{at}]"
@@ -204,8 +204,8 @@ def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
-    """Converts the blocks of an assistant message. The message also contains the original blocks, for providers with
-    the Messages API."""
+    """Converts the content blocks of an assistant message. `Message.extras` keeps the original blocks for providers
+    with the Messages API."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
     kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
     extra: dict[str, Any] = {}  # of the next call

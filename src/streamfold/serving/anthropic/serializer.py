@@ -29,11 +29,11 @@ _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "i
 
 
 def written_usage(usage: Usage | None) -> dict[str, Any]:
-    """Returns the usage object. The usage object contains the four token counts that clients require, with 0 for an
-    unknown count, and all other counts that are known.
+    """Returns the usage object of a message. The four token counts that clients require are 0 if they are unknown.
+    Other unknown counts are left out.
 
-    If Anthropic's server compacted the context, the counts are those that it sent, because clients use them as the size
-    of the context.
+    Clients use the token counts as the size of the context. If Anthropic's server shortened the context (a compaction),
+    the counts are therefore the ones that the server sent.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
@@ -59,7 +59,7 @@ def _further_counts(usage: Usage) -> dict[str, Any]:
 
 
 def stop_reason_of(finish: Finish, *, calls: bool) -> str:
-    """Returns the stop reason of a message."""
+    """Converts a finish reason to the stop reason of a message."""
     reason, raw = finish.reason, finish.raw
     if raw in _OWN_REASONS and (reason == "unknown" or (finish.cut and STOP_REASONS.get(raw) == reason)):
         return raw  # the server's own word: `pause_turn` asks the client to send the message back
@@ -92,16 +92,17 @@ _OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a k
 class AnthropicSerializer(StreamSerializer):
     """Writes the events of one streamed message.
 
-    In the Messages API, only one content block is open at a time. Content after a tool call is therefore delayed until
-    the tool call is complete. Arguments are sent in `input_json_delta` events, because Claude Code ignores `input` in
-    `content_block_start`. A failed response ends without a `message_delta` event, so that clients treat the message as
-    incomplete.
+    In the Messages API, a message has at most one open content block. Content after a tool call is therefore delayed
+    until the tool call is complete. Tool call arguments are sent in `input_json_delta` events, because Claude Code
+    ignores `input` in `content_block_start`. A failed response ends without a `message_delta` event, so that clients
+    treat the message as incomplete.
 
     Args:
-        thinking: True to send reasoning to the client. Only clients that requested thinking expect it.
+        thinking: True to send the model's reasoning to the client. Only clients that requested thinking expect
+            reasoning.
         opaque: True to send the client `redacted_thinking` blocks with data that a provider with another API needs in
-            the next request. The client sends these blocks back. With a turn cache, they aren't necessary. Some
-            programs, such as agno, show them to users.
+            the next request. The client sends these blocks back. They aren't necessary if a turn cache stores the data.
+            Some clients, such as agno, show these blocks to users.
         others: see `StreamSerializer`.
     """
 
@@ -218,7 +219,7 @@ class AnthropicSerializer(StreamSerializer):
         return {**about, "stop_reason": None, "stop_sequence": None, "usage": written_usage(None)}
 
     def switch_block(self, kind: _Open) -> None:
-        """Opens a content block of this kind, unless one is open already."""
+        """Opens a content block of this kind, unless such a block is already open."""
         if self.open_kind != kind or self._hidden:
             self.stop_block()
             self.start_block(kind, {"text": ""} if kind == "text" else {"thinking": "", "signature": ""})
@@ -230,8 +231,9 @@ class AnthropicSerializer(StreamSerializer):
     def _block(self, block: dict[str, Any]) -> None:
         """Writes a complete block of a hosted tool, or a `redacted_thinking` block.
 
-        A `redacted_thinking` block is delayed until the next block begins, and a thinking block before it stays open
-        until then. The reason: Claude Code 2.1 retries only if no block was complete when the connection broke.
+        If the connection breaks, Claude Code 2.1 retries the request only if it has received no complete block. A
+        `redacted_thinking` block is therefore delayed until the next block begins, and a thinking block before it stays
+        open.
         """
         if block["type"] == "redacted_thinking":
             self._hidden += [block] if self._thinking else []
@@ -306,8 +308,8 @@ class AnthropicSerializer(StreamSerializer):
 
 
 def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:
-    """Returns an error as JSON data. The same object is the body of an error response, and the `error` event of a
-    stream."""
+    """Returns the JSON object for an error. A server sends this object as the body of an error response, or in the
+    `error` event of a stream."""
     return {"type": "error", "error": {"type": _error_type(info), "message": info.message}}
 
 

@@ -1,7 +1,7 @@
 """Parses the Chat Completions requests that clients send to a server.
 
-Fields for which streamfold has an option are checked and converted. Other fields of the request go to `extra_body`, and
-other fields of a message go to its `extras`. `stream` and `stream_options` are ignored here.
+Request fields with a streamfold option are checked and converted. Other fields of the request go to `extra_body`, and
+other fields of a message go to the message's `extras`. `stream` and `stream_options` are ignored here.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..request_parsing import read_choice, read_stop, read_tools, refuse_several
 
 
 def parse_chat_request(body: Any) -> Request:
-    """Parses the body of a request.
+    """Parses the JSON body of a Chat Completions request.
 
     Raises:
-        ConfigError: the body isn't a valid request, or asks for several answers, log probabilities, or tools other than
-            functions. The error message begins with the path of the invalid field.
+        ConfigError: the body isn't a valid request, or requests several answers, log probabilities, or tools other than
+            functions. The error message begins with the path of the field.
     """
     fields = ObjectReader(body)
     model, given = fields.need("model"), fields.items("messages")
@@ -53,7 +53,7 @@ def parse_chat_request(body: Any) -> Request:
 
 
 def wants_usage(body: Any) -> bool:
-    """Returns True if the client requested the token counts at the end of the stream. Raises ConfigError if the option
-    isn't a boolean."""
+    """Returns True if the client requested the token counts at the end of the stream (`stream_options.include_usage`).
+    Raises ConfigError if this field isn't a boolean."""
     options = ObjectReader(body).object("stream_options")
     return bool(options and options.flag("include_usage"))

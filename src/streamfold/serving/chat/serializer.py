@@ -15,11 +15,11 @@ class ChatSerializer(StreamSerializer):
 
     The first chunk contains the role. A tool call's first chunk contains its index, id, type and name, and the first
     piece of the arguments. The tool call's later chunks contain only the index and more pieces of the arguments. The
-    stream ends with one finish reason, the usage if requested, and `[DONE]`. A failed stream ends with an error object
-    instead.
+    last events are the chunk with the finish reason, a chunk with the usage if the client requested it, and `[DONE]`. A
+    failed stream ends with an error object instead.
 
     Args:
-        include_usage: `stream_options.include_usage` of the request.
+        include_usage: True if the client requested the usage (`stream_options.include_usage`).
         others: see `StreamSerializer`.
     """
 
@@ -70,7 +70,8 @@ class ChatSerializer(StreamSerializer):
                 self.write_delta({name: [value]})
 
     def _item(self, item: dict[str, Any]) -> None:
-        """Writes a Responses API item that calls a custom tool. Chat Completions has no equivalent of other items."""
+        """Writes an output item of the Responses API if it calls a custom tool. Chat Completions has no equivalent of
+        other items."""
         part = item_part(item)
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
@@ -79,7 +80,7 @@ class ChatSerializer(StreamSerializer):
             self.reserve_call(call_id, part.name or "", str(part.input or ""))
 
     def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
-        """Writes a chunk whose only choice has this delta."""
+        """Writes a chunk with one choice, which contains this delta."""
         if not self.begun:
             self.begun = True
             delta = {"role": "assistant", **delta}
@@ -114,7 +115,7 @@ class ChatSerializer(StreamSerializer):
         return {**about, "choices": [choice], **usage}
 
     def usage_object(self, usage: Usage) -> dict[str, Any]:
-        """Returns the usage object to write."""
+        """Returns the usage object that the client receives."""
         return written_usage(usage)
 
     def write_end(self) -> None:
@@ -136,8 +137,7 @@ class ChatSerializer(StreamSerializer):
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns the usage object of Chat Completions. If the provider's usage object has the same field names, its other
     fields are copied. The API requires the counts of prompt tokens, completion tokens and total tokens, so an unknown
-    count is 0.
-    """
+    count is 0."""
     raw = dict(usage.raw) if "prompt_tokens" in usage.raw or "completion_tokens" in usage.raw else {}
     raw["prompt_tokens"] = usage.input_tokens or 0
     raw["completion_tokens"] = usage.output_tokens or 0
@@ -155,8 +155,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
-    """Returns the finish reason for the client. If streamfold doesn't recognize the provider's value, returns this
-    value. If the provider sent none, returns None."""
+    """Returns the finish reason for the client. A provider's finish reason that streamfold doesn't know is returned
+    unchanged. Without one, returns None, or with `mend` a finish reason that fits the answer."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
@@ -186,8 +186,8 @@ def _entry(call: SerializedCall, arguments: str) -> dict[str, Any]:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    """Joins the pieces of a message field. Pieces of text are joined in one step, which is much faster than joining
-    them one by one."""
+    """Joins the pieces of a message field. Joining all pieces of a text in one step is much faster than joining two at
+    a time."""
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else reduce(_appended, pieces)
 
 

@@ -1,4 +1,4 @@
-"""Parses requests of Gemini's API. Field names may be in camel case or snake case."""
+"""Parses the requests that clients of Gemini's API send. Field names may be in camel case or snake case."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def camel_name(name: str) -> str:
 
 
 def parts_of(content: Any, where: str) -> list[Any]:
-    """Returns the parts of an entry of `contents`. The names of their fields are in camel case."""
+    """Returns the parts of an entry of `contents`, with field names in camel case."""
     parts = ObjectReader(camel_case(content), where).any("parts")
     if isinstance(parts, Mapping):
         parts = [parts]
@@ -67,7 +67,7 @@ def parts_of(content: Any, where: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Turn:
-    """A message of the model that isn't complete yet, because the next entry of `contents` may continue it."""
+    """A message of the model that isn't complete yet, because the next entry of `contents` may continue the message."""
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -87,7 +87,6 @@ class _Reader:
         return self._messages
 
     def read(self, content: Any, where: str) -> None:
-        """Reads the next content."""
         role = ObjectReader(content, where).text("role") or "user"
         parts = parts_of(content, where)
         if role == "model":
@@ -126,7 +125,7 @@ class _Reader:
         turn.parts.append(part)
 
     def _asked(self, parts: list[Any], where: str) -> list[Message]:
-        """Converts an entry of `contents` with the role `user`. Returns a tool message for each tool result, and then a
+        """Converts an entry of `contents` with the role `user` to a tool message for each tool result, followed by a
         user message with the other parts."""
         results, rest = list[Message](), list[TextPart | MediaPart]()
         for at, part in enumerate(parts):
@@ -156,7 +155,7 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """Returns the text of a tool result, and True if the result is an error. Google's documentation says:
+    """Returns the text of a tool result, and True if the tool failed. Google's documentation says:
 
     "Use "output" key to specify function output and "error" key to specify error details": any other object is the
     output itself. https://ai.google.dev/api/caching#FunctionResponse
@@ -203,15 +202,16 @@ _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Request:
-    """Parses the body of a request. The request's model is in the path of its URL.
+    """Parses the JSON body of a request to Gemini's API.
 
     Args:
-        native: True if the provider has Gemini's API. Hosted tools and cached content are then sent to the provider
-            unchanged.
+        model: the model's name, which a client sends in the path of the URL.
+        native: True if the provider has Gemini's API. Tools that Google runs, and cached content, are then sent to the
+            provider unchanged.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
-            of the invalid field.
+        ConfigError: the body isn't a valid request, or contains something that the provider doesn't support. The error
+            message begins with the path of the field.
     """
     fields = ObjectReader(camel_case(body))
     fields.any("model")  # which some clients repeat
@@ -245,14 +245,13 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
 
 
 def parse_conversation(system_instruction: Any, contents: Any) -> list[Message]:
-    """Converts the fields `systemInstruction` and `contents` of a request to messages.
+    """Converts the request fields `systemInstruction` and `contents` to messages.
 
-    Consecutive contents with the role `model` are converted to one message. streamfold generates an id for each tool
-    call without one. A tool result without an id belongs to the first tool call of the same name that has no result
-    yet.
+    Consecutive contents with the role `model` are converted to one message. A tool call without an id gets an id from
+    streamfold. A tool result without an id belongs to the first tool call of the same name that has no result yet.
 
     Raises:
-        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
+        ConfigError: a field is invalid. The error message begins with the path of the field.
     """
     opening = _system(system_instruction)
     if isinstance(contents, str):
@@ -284,7 +283,7 @@ def _system(given: Any) -> list[Message]:
 
 
 def _tools(entries: list[Any]) -> tuple[tuple[Tool, ...], str | None]:
-    """Converts the tools of a request. Also returns the path of the first hosted tool, or None."""
+    """Converts the tools of a request. Also returns the path of the first tool that Google runs, or None."""
     found, hosted = list[Tool](), None
     for at, entry in enumerate(entries):
         fields = ObjectReader(camel_case(entry), f"tools[{at}]")

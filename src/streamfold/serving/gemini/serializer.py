@@ -31,14 +31,15 @@ _SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written 
 
 
 class GeminiSerializer(StreamSerializer):
-    """Writes the chunks of one answer.
+    """Writes the chunks of one streamed response.
 
     In Gemini's API, a tool call isn't split into fragments. Content after a tool call is therefore delayed until the
     tool call is complete. The last chunk contains the warnings in a field. Warnings aren't sent as SSE comments,
     because Google's JavaScript client stops reading at a comment.
 
     Args:
-        thinking: True to send reasoning to the client. Only clients that requested thoughts expect it.
+        thinking: True to send the model's reasoning to the client. Only clients that requested thoughts expect
+            reasoning.
         framing: "events" for server-sent events, or "array" for one JSON array, which clients get if their URL has no
             `alt=sse`.
         others: see `StreamSerializer`.
@@ -103,8 +104,8 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes the signature of a part of a Gemini response. Signatures arrive at the end of the response, after the
-        text."""
+        """Writes a part of a Gemini response if no delta contains it. Of a text part, writes only the signature. These
+        parts arrive at the end of the response, after the text."""
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
@@ -144,7 +145,8 @@ class GeminiSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def written_finish_reason(self) -> str | None:
-        """Returns the finish reason for the client. For an unknown finish reason, this is `OTHER`."""
+        """Returns the finish reason for the client. If streamfold doesn't know the provider's finish reason, this is
+        `OTHER`."""
         reason, raw = (self.finish_reason.reason, self.finish_reason.raw) if self.finish_reason else ("unknown", "")
         if reason == "unknown":
             return raw if raw in OTHER_REASONS or raw in FINISH_REASONS else _REASONS[reason]
@@ -187,7 +189,7 @@ class GeminiSerializer(StreamSerializer):
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Adds a part. Text is appended to the previous part if both parts are text, or if both are thoughts."""
+    """Appends a part to a list of parts. Two consecutive text parts, or two consecutive thoughts, are merged."""
     if part == {"text": ""}:
         return
     before = parts[-1] if parts else {}
@@ -198,8 +200,8 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _call_part(call: SerializedCall) -> dict[str, Any] | None:
-    """Returns the part for a tool call. Returns None if the arguments aren't a JSON object, because a client would run
-    the tool nevertheless."""
+    """Returns the part for a tool call, or None if its arguments aren't a JSON object. A client would run a tool call
+    with such arguments."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:
         return None

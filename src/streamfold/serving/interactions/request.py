@@ -1,8 +1,9 @@
-"""Parses requests of Google's Interactions API. The input is a text, a list of contents, or a list of steps.
+"""Parses the requests that clients of Google's Interactions API send. The input is a text, a list of contents, or a
+list of steps.
 
-If leaving out a field would change the meaning of the request, ConfigError is raised with the field's path. Examples
-are interactions that Google stores or runs in the background and, for providers with other APIs, Google's hosted tools.
-Other fields that only this API has go to `extra_body`.
+The parser refuses a field with ConfigError if the request has another meaning without it. Such fields belong to
+interactions that Google stores or runs in the background or, if the provider has another API, to tools that Google
+runs. Other fields that only the Interactions API has go to `extra_body`.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ _PLAIN = {"model_output": {"type", "content"}, "thought": {"type", "summary"}, "
 
 
 def parse_interactions_request(body: Any, *, native: bool = False, stored: bool = False) -> Request:
-    """Parses the body of a request.
+    """Parses the JSON body of a request to the Interactions API.
 
     Args:
-        native: True if the provider has the Interactions API. Hosted tools, and response formats other than text, are
-            then sent to the provider unchanged.
-        stored: True if the client may use interactions that the provider stores. With False, fields for stored
+        native: True if the provider has the Interactions API. Tools that Google runs, and response formats other than
+            text, are then sent to the provider unchanged.
+        stored: True if the client may use interactions that the provider stores. If False, fields for stored
             interactions raise ConfigError.
 
     Raises:
-        ConfigError: the body isn't a valid request, or a part isn't supported. The error message begins with the path
-            of the invalid field.
+        ConfigError: the body isn't a valid request, or contains something that the provider doesn't support. The error
+            message begins with the path of the field.
     """
     fields = ObjectReader(body)
     fields.flag("stream")
@@ -93,10 +94,10 @@ def wants_thoughts(body: Mapping[str, Any]) -> bool:
 
 
 def parse_conversation(instructions: Any, given: Any) -> list[Message]:
-    """Converts the fields `system_instruction` and `input` of a request to messages.
+    """Converts the request fields `system_instruction` and `input` to messages.
 
     Raises:
-        ConfigError: a field is invalid. The error message begins with the path of the invalid field.
+        ConfigError: a field is invalid. The error message begins with the path of the field.
     """
     if not isinstance(instructions, str | None):
         raise ConfigError(f"system_instruction must be a string, not {kind_of(instructions)}")
@@ -132,7 +133,8 @@ def _turns(steps: list[Any]) -> Iterator[Message]:
 
 
 def _ran_on_server(step: Mapping[str, Any], turn: list[dict[str, Any]]) -> bool:
-    """Returns True if Google's server has run a function, so that the model's turn continues after the result."""
+    """Returns True if a step is the result of a function that Google ran. The model's turn continues after such a
+    result."""
     calls = [made.get("id") for made in turn if made.get("type") == "function_call"]
     return step.get("type") == "function_result" and bool(calls) and step.get("call_id") not in calls
 

@@ -22,14 +22,15 @@ _WORDS: dict[FinishReason, str] = {
 
 
 class InteractionsSerializer(StreamSerializer):
-    """Writes the events of one answer.
+    """Writes the events of one streamed interaction.
 
-    Text after a tool call begins a new step. If the provider has the same API, each step ends where the provider's step
-    ends, so that a signature follows its content. Warnings are a field of the final interaction object.
+    Text after a tool call begins a new step. If the provider has the Interactions API, each step ends where the
+    provider's step ends, so that a signature follows its content. The final interaction object contains the warnings in
+    a field.
 
     Args:
-        thinking: True to send the text of the reasoning to the client. Thought steps and their signatures are always
-            sent.
+        thinking: True to send the text of the model's reasoning to the client. Thought steps and their signatures are
+            always sent.
         others: see `StreamSerializer`.
     """
 
@@ -131,7 +132,7 @@ class InteractionsSerializer(StreamSerializer):
         self._stop()
 
     def _status(self) -> str | None:
-        """Returns the interaction's status for the client, or None if the provider sent no finish reason and
+        """Returns the interaction's status for the client. Returns None if the provider sent no finish reason and
         `fill_finish_reason` is False."""
         finish = self.finish_reason
         if finish is None:
@@ -192,8 +193,8 @@ def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns a step with the tool call's arguments as an object. Returns None if they aren't a JSON object, because a
-    client would run the tool nevertheless."""
+    """Returns a step with the tool call's arguments as an object, or None if they aren't a JSON object. A client would
+    run a tool call with such arguments."""
     if step["type"] != "function_call":
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)

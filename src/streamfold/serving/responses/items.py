@@ -87,7 +87,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error object of a response. The error code is the provider's code, or else the code that the
+    """Returns the error object of a response. The error code is the provider's code or, without one, the code that the
     Responses API has for such failures."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
@@ -97,7 +97,7 @@ def response_error(info: ErrorInfo) -> dict[str, Any]:
 
 
 def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of the event `error`. Like OpenAI, streamfold sends it before the event `response.failed`.
+    """Returns the fields of the event `error`, which is sent before the event `response.failed`, as OpenAI does.
 
     OpenAI's clients for Python and JavaScript raise an exception only for an event with the field `error`. These
     clients return `response.failed` as a normal event. OpenAI's documentation describes the other fields:
@@ -108,8 +108,8 @@ def error_event(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a citation from Chat Completions, where the fields are nested under the citation's type. In the
-    Responses API, they are next to the type."""
+    """Converts a citation from the format of Chat Completions, which nests the fields under the citation's type. In the
+    Responses API, the fields are next to the type."""
     inner = annotation.get(str(annotation.get("type")))
     if isinstance(inner, Mapping):
         return {"type": annotation["type"], **inner}
@@ -128,7 +128,7 @@ class OpenItem:
         key: the provider's index or id for the item, or None if the provider sends neither.
         kind, number, pieces: the kind of the item's open part, the provider's number for this part, and the pieces of
             its text so far.
-        position: the fields of an event that name the item and its last part.
+        position: the event fields that identify the item and its last part.
     """
 
     item: dict[str, Any]
@@ -141,7 +141,6 @@ class OpenItem:
 
     @property
     def text(self) -> str:
-        """The text of the item so far."""
         return "".join([*map(_text, _parts(self.item)[:-1]), *self.pieces])
 
     def begin_part(self, kind: PartKind, number: int | None) -> None:
@@ -163,7 +162,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Closes the item with its current content. Called if the provider didn't say where the item ends."""
+        """Closes the item with the content that has arrived, if the provider didn't say where the item ends."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":
@@ -188,7 +187,7 @@ def refusals_in(message: Mapping[str, Any]) -> list[str]:
 
 
 def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dict[str, Any]]]:
-    """Returns the citations of each text of a message.
+    """Returns the citations of each text part of a message.
 
     Args:
         joined: True if the client gets all parts as one part. Positions then count from the start of the first part.
@@ -252,7 +251,7 @@ class CallItem:
         self.carry(call)
 
     def carry(self, call: SerializedCall) -> None:
-        """Adds a provider's additional fields to the tool call. Some providers send them after the arguments."""
+        """Adds the fields that a provider has added to a tool call. Some providers send them after the arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> _Events:
@@ -264,7 +263,7 @@ class CallItem:
         return [("response.function_call_arguments.done", {"name": self.item["name"], "arguments": arguments})]
 
     def cut(self, arguments: str) -> None:
-        """Sets the arguments of an incomplete tool call to the part that has arrived."""
+        """Sets the arguments of an incomplete tool call to the text that has arrived."""
         self.item["arguments"] = arguments
 
 
@@ -343,7 +342,7 @@ def partial_output(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     status `incomplete`, so that an unfinished tool call never looks complete.
 
     Args:
-        events: the parsed events of the stream from its start, as `ResponsesSerializer` writes them.
+        events: the parsed events of the stream, from the first event on, as `ResponsesSerializer` writes them.
     """
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()

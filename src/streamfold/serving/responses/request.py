@@ -1,9 +1,9 @@
 """Parses the Responses API requests that clients send to a server.
 
-A reference to a stored object raises ConfigError, because these functions have no store. Unknown fields become
+A reference to a stored object raises ConfigError, because these functions have no store. Unknown fields go to
 `extra_body`.
 
-For a provider with the Responses API, `parse_responses_request` keeps tools of all kinds. For other providers,
+If the provider has the Responses API, `parse_responses_request` keeps tools of all kinds. For other providers,
 `parse_responses_as_functions` converts the client's tools to functions: see `tools_as_functions.py`.
 """
 
@@ -41,11 +41,11 @@ class FunctionRequest:
 
 
 def parse_responses_request(body: Any) -> Request:
-    """Parses the body of a request.
+    """Parses the JSON body of a Responses API request.
 
     Raises:
-        ConfigError: the body isn't a valid request, refers to stored objects, or asks for log probabilities. The error
-            message begins with the path of the invalid field.
+        ConfigError: the body isn't a valid request, refers to stored objects, or requests log probabilities. The error
+            message begins with the path of the field.
     """
     fields = ObjectReader(body)
     entries, choice = fields.items("tools"), fields.any("tool_choice")
@@ -63,10 +63,11 @@ def parse_responses_request(body: Any) -> Request:
 
 
 def parse_responses_as_functions(body: Any) -> FunctionRequest:
-    """Parses the body of a request, and replaces each tool that isn't a function with a function.
+    """Parses the JSON body of a Responses API request, and replaces each tool that isn't a function with a function.
 
     Raises:
-        ConfigError: the tool choice requires a hosted tool, or a reason that `parse_responses_request` lists.
+        ConfigError: the tool choice requires a hosted tool. Also raised in the cases that `parse_responses_request`
+            lists.
     """
     fields = ObjectReader(body)
     if has_only_function_tools(body):

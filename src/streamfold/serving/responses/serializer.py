@@ -78,10 +78,11 @@ def compaction_object(
     https://platform.openai.com/docs/api-reference/responses/compact.
 
     Args:
-        reply: the answer to a request with `Request.compact`.
-        id: the id of the compaction.
+        reply: the answer to a request with `Request.compact`. It contains the items that replace the conversation.
+        id: the id of the `response.compaction` object.
         created: the time of the request, in seconds since 1970.
-        opening: the input items that the provider received as instructions, so that they weren't compacted.
+        opening: the input items that the provider received as instructions. They precede the items of the reply
+            unchanged.
     """
     items = [*opening, *reply.extras.get("output", ())]
     head = {"id": id, "object": "response.compaction", "created_at": created}
@@ -89,8 +90,7 @@ def compaction_object(
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response object for a response that hasn't begun yet. The response object has no id and no model
-    yet."""
+    """Returns the response object for a response that hasn't begun yet. Its id and model aren't set yet."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }
@@ -119,8 +119,8 @@ class SerializedEvent:
     Attributes:
         number: the `sequence_number` of the event.
         data: the bytes of the event and of the SSE comments before it.
-        state: the bytes in `data` that are the JSON text of the response object, or no bytes if the event doesn't
-            contain it.
+        state: the bytes in `data` that are the JSON text of the response object. Empty if the event doesn't contain the
+            object.
         last: True if the event ends the answer.
         chars: the number of characters that the event adds to a text or to arguments.
     """
@@ -151,11 +151,11 @@ class ResponsesSerializer(StreamSerializer):
     text, the white space is dropped. Otherwise, clients would show an empty message.
 
     Args:
-        request: the body of the request. The response repeats its options.
+        request: the body of the request. The response object repeats the options of the request.
         tools: the client's tools, by the names of the functions that replace them.
         about: additional fields of the response object. These fields take precedence over the request's fields.
-        records: `take_events` returns the events, and the other methods return no bytes. Events are also recorded if
-            the client didn't request a stream.
+        records: True to get the events from `take_events`, even if the client didn't request a stream. The other
+            methods then return no bytes.
         others: see `StreamSerializer`.
 
     Attributes:
@@ -238,7 +238,7 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
 
     def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
-        """Returns the output item to which a piece of text belongs. Opens a new item or a new part if necessary."""
+        """Returns the output item for a piece of text. Opens a new item or a new part if necessary."""
         current = self.open_item(kind.item, place)
         number = place.number if place else None
         if current.kind is not kind or (number is not None and number != current.number):
@@ -248,7 +248,7 @@ class ResponsesSerializer(StreamSerializer):
         return current
 
     def open_item(self, kind: str, place: PartRef | None) -> OpenItem:
-        """Returns the output item to which a piece of text belongs. Opens a new item if necessary."""
+        """Returns the output item for a piece of text. Opens a new item if necessary."""
         key = None if place is None else place.item if place.output is None else place.output
         current = self.current_item
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
@@ -355,8 +355,8 @@ class ResponsesSerializer(StreamSerializer):
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
     def _complete(self, item: dict[str, Any]) -> None:
-        """Adds the fields of the provider's completed item to the open item, if both are the same, and closes the open
-        item."""
+        """Closes the open item if the provider's completed item has the same content. A message also gets the fields of
+        the provider's message."""
         if self._failed:
             return
         if item.get("type") == "message":
@@ -368,8 +368,7 @@ class ResponsesSerializer(StreamSerializer):
 
     def _complete_message(self, message: dict[str, Any]) -> None:
         """Completes the open message with the citations, phase and refusals of the provider's message. Does nothing if
-        the client's text differs from the provider's, for example because a dialect removed tool call markup.
-        """
+        the client's text differs from the provider's, for example because a dialect removed tool call markup."""
         current = self.current_item
         written = current.item["content"] if current is not None and current.item["type"] == "message" else []
         texts = [part for part in written if part["type"] == "output_text"]
@@ -402,8 +401,8 @@ class ResponsesSerializer(StreamSerializer):
         self.close_item("incomplete" if message.get("status") == "incomplete" else "completed")
 
     def _item(self, item: dict[str, Any]) -> None:
-        """Writes an output item that exists only in the Responses API. The same item may arrive again at the end of the
-        response."""
+        """Writes an output item that exists only in the Responses API. The provider may send the item again at the end
+        of the response."""
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
@@ -434,7 +433,8 @@ class ResponsesSerializer(StreamSerializer):
         self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
-        """Writes the encrypted reasoning of an item, unless the message after the reasoning has already begun."""
+        """Adds the encrypted reasoning of an item to the reasoning that is written, unless the next message has already
+        begun."""
         current = self.current_item
         if current is not None and current.item["type"] == "message":
             return
@@ -458,7 +458,7 @@ class ResponsesSerializer(StreamSerializer):
             self._out.append(DONE)
 
     def cancel(self) -> bytes:
-        """Ends the response with the status `cancelled`. Returns the last events, or no events if the response has
+        """Ends the response with the status `cancelled`. Returns the last events, or no events if the response had
         already ended."""
         if self.ended:
             return b""
@@ -515,7 +515,7 @@ class ResponsesSerializer(StreamSerializer):
         self.sequence_number += 1
 
     def _record(self, kind: str, members: dict[str, Any]) -> None:
-        """Records an event for `take_events`. The event includes the SSE comments since the last event."""
+        """Records an event, with the SSE comments since the last event, for `take_events`."""
         number, has_response = self.sequence_number, "response" in members
         comments, self._out = b"".join(self._out), []
         data, state = b"", memoryview(b"")
@@ -528,13 +528,13 @@ class ResponsesSerializer(StreamSerializer):
         self._events.append(SerializedEvent(number, data, state, is_last, len(members.get("delta", ""))))
 
     def take_events(self) -> list[SerializedEvent]:
-        """Returns the events that were recorded since the last call, and removes them from the record. Events are
-        recorded only with the option `records`."""
+        """Returns the events that were recorded since the last call. Events are recorded only with the option
+        `records`."""
         events, self._events = self._events, []
         return events
 
     def collect(self, payload: dict[str, Any]) -> None:
-        """Does nothing, because the response object already contains the data of all events."""
+        """Does nothing, because `response` already contains the data of all events."""
 
     def add_item(self, item: dict[str, Any]) -> int:
         self.output.append(item)

@@ -22,7 +22,7 @@ from ..request_parsing import read_function
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """A tool as declared by the client.
+    """A tool that a client has declared.
 
     Attributes:
         kind: "function", "custom", or a key of `BUILT_IN`.
@@ -46,7 +46,7 @@ class BuiltIn(NamedTuple):
         result: the type of the items that contain the tool's results.
         id_prefix: the prefix of the ids of such items.
         member: the name of the item's field that contains the arguments object.
-        empty: the arguments object of a new call. The object contains the default of each argument.
+        empty: the default of each argument. A new call has these arguments.
         more: additional fields of an item that calls the tool.
         description, parameters: the description and the JSON Schema of the function that replaces the tool. The
             client's declaration of the tool may override them.
@@ -127,7 +127,8 @@ def flat_name(name: str, namespace: str | None) -> str:
 
 
 def custom_input(arguments: str) -> str:
-    """Returns the plain text input for a custom tool, from the arguments of a call of the function that replaces it.
+    """Returns the plain text input for a custom tool, from the arguments of a call of the function that replaces the
+    tool.
 
     If the model wrote plain text or a JSON string instead of a JSON object, this text is the input.
 
@@ -170,8 +171,8 @@ class _Entry(NamedTuple):
 
 
 def has_only_function_tools(body: Mapping[str, Any]) -> bool:
-    """Returns True if a request needs no conversion, because it has only function tools without a namespace, and only
-    calls and results of such tools."""
+    """Returns True if a request has only function tools without a namespace, and only calls and results of such tools.
+    Such a request needs no conversion."""
     tools, items = body.get("tools"), body.get("input")
     if isinstance(tools, list) and any(isinstance(tool, Mapping) and tool.get("type") != "function" for tool in tools):
         return False
@@ -188,8 +189,8 @@ class ToolsAsFunctions:
 
     Attributes:
         tools: the function tools for the provider.
-        declared: the client's tools, by function name.
-        warnings: the parts of the request that were dropped.
+        declared: the client's tools, by the names of the functions that replace them.
+        warnings: one for each part of the request that was dropped.
 
     Raises:
         ConfigError: a tool is invalid. The error message begins with the tool's path.
@@ -255,14 +256,15 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """Returns the name of the function that replaces a tool from an earlier call. The request may no longer declare
-        this tool."""
+        """Returns the name of the function that replaces a tool. Earlier calls may be of tools that the request doesn't
+        declare."""
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------
 
     def items(self, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields the items of a conversation. Calls and results of other tools are converted to those of functions."""
+        """Yields the items of a conversation. Calls and results of other tools are converted to calls and results of
+        functions."""
         dropped: dict[str, None] = {}
         for where, item in items:
             if not isinstance(item, Mapping):
@@ -306,7 +308,7 @@ class ToolsAsFunctions:
         return f"Error: {text}" if status == "failed" else text
 
     def choice(self, choice: Any) -> Any:
-        """Returns the tool choice. The names of other tools are replaced with the names of their functions.
+        """Returns the tool choice with the names of functions in place of the tools that they replace.
 
         Raises:
             ConfigError: the tool choice requires a hosted tool, which the provider doesn't support.
@@ -358,8 +360,8 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """Returns the tool's description, followed by its format in words. A function tool can't enforce the format, so the
-    model must know it."""
+    """Returns a custom tool's description with the format of its input. A function tool can't enforce the format, so
+    the model must know it."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]
