@@ -1,6 +1,4 @@
-"""An adapter that reports each parsed event to `Passthrough` and to the patcher, which forward or rewrite the
-response.
-"""
+"""An adapter that shows each parsed event to `Passthrough` and to a patcher, which forward or rewrite the response."""
 
 from __future__ import annotations
 
@@ -36,21 +34,21 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class UnreadError(Exception):
-    """The body isn't a response of the API that the client sent its request to."""
+    """The body isn't a response of the API to which the client sent its request."""
 
 
 class ObservedAdapter(Adapter):
-    """An adapter that reports each parsed event to a patcher and to a `Passthrough`.
+    """An adapter that shows each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: true: if all text events repeat the same fields, parse these fields only once.
+        skips: True to show only the first of several text events that have the same fields around the text.
 
     Attributes:
-        known: true if an event of this API, or an error event, has arrived.
-        unread: true if events have arrived, but none of them belongs to this API.
-        is_well_formed: true if clients of this API accept the structure of all events so far.
-        failed: true if an error event has arrived that clients can parse.
-        passthrough: the `Passthrough` that each event is reported to; None if there is none.
+        known: True if an event of this API, or an error event, has arrived.
+        unread: True if events have arrived, but none of them belongs to this API.
+        is_well_formed: True if clients of this API accept the structure of all events so far.
+        failed: True if an error event has arrived that clients can parse.
+        passthrough: the `Passthrough` that sees each event, or None if there is none.
     """
 
     def __init__(self, adapter: Adapter, patcher: Any, *, skips: bool) -> None:
@@ -90,12 +88,12 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the fields of new events that no delta contains."""
+        """Returns the fields of events since the last call that no delta contains."""
         extras, self._extras = self._extras, []
         return extras
 
     def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
-        """Decodes a truncated event. Only uses the event's text, because a truncated event is never forwarded."""
+        """Decodes a truncated event. A truncated event is never forwarded, so `Passthrough` doesn't see it."""
         return self._adapter.decode_cut(event)
 
     def _observed(
@@ -107,9 +105,7 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns whether this payload, or an earlier payload, has a field that responses or errors of this API
-        have.
-        """
+        """Returns True if this payload, or an earlier one, has a field that responses or errors of this API have."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
@@ -128,7 +124,6 @@ class ObservedAdapter(Adapter):
 
 
 def _as_end(delta: Delta) -> Delta:
-    """Returns a finish reason as final, even if the response is paused. The client itself sends the request that
-    continues the response.
-    """
+    """Returns the finish reason of a paused response as a final one, because the client itself sends the request that
+    continues the response."""
     return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

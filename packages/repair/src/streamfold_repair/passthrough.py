@@ -1,9 +1,9 @@
 """Forwards a valid stream byte for byte, up to the first event that needs repair.
 
-`Passthrough` delays each SSE event of the server until the complete event may be released, and then forwards the
-event's bytes. It also feeds the forwarded events to the patcher, and discards the patcher's output. So the patcher
-always has the same state as a client that has parsed the forwarded events. It can start writing at the first event that
-needs repair.
+`Passthrough` delays each SSE event of the server until `DeltaOrder` has released the event's complete content, and then
+forwards the event's bytes. It also feeds the forwarded events to the patcher, and discards the patcher's output. So the
+patcher always has the same state as a client that has parsed the forwarded events. From the first event that needs
+repair on, the patcher writes the response.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class _FieldProgress:
 
     Attributes:
         id, name: the tool call's id and name, as the server sent them.
-        ahead: the received text that isn't released yet.
+        ahead: the text that was received but not released.
         said, shown, passed: the numbers of characters that were received, released, and forwarded.
         pieces: the pieces in which the arguments were received.
-        late: the number of characters at the end that needn't be released, because the server has marked the tool call
-            as complete.
-        custom: true if this is a call of a custom tool. Such calls are never repaired.
+        late: the number of characters at the end that may be forwarded before they are released, because the server has
+            marked the tool call as complete.
+        custom: True for a call of a custom tool. Such calls are never repaired.
     """
 
     id: str | None = None
@@ -64,7 +64,7 @@ class _FieldProgress:
     custom: bool = False
 
     def may_show(self, position: int) -> bool:
-        """Returns whether the complete text before a position was released."""
+        """Returns True if the text before this position may be forwarded."""
         return position <= self.shown + (self.late if self.shown else 0)
 
 
@@ -73,12 +73,12 @@ class _PendingEvent:
     """An SSE event from the server that hasn't been forwarded yet.
 
     Attributes:
-        deltas: the deltas of the event, as the serializer takes them.
+        deltas: the deltas of the event, in the form that the patcher accepts.
         payloads: the JSON payloads of the event. There are several payloads if the server omitted the blank line
             between two events.
         needs: for each text, the position up to which the text must be released before the event may be forwarded.
-        last: true if the event ends the response.
-        has_text: true if the event contains anything other than tool calls.
+        last: True if the event ends the response.
+        has_text: True if the event contains anything other than tool calls.
         raw: the bytes of the event.
     """
 
@@ -114,13 +114,13 @@ class Passthrough(ReplyWriter):
     the next event arrives. All later events are delayed, too.
 
     Args:
-        patcher: writes the rest of the response from the first defect on.
-        texts: true: also compare texts. This is needed if a dialect parses tool calls in texts.
+        patcher: writes the rest of the response, from the first event that needs repair on.
+        texts: True to compare texts, too. This is necessary if a dialect parses tool calls in texts.
 
     Attributes:
-        passes: true as long as no event has needed repair.
-        differs: true if the released deltas differ from the server's events.
-        ends: true if the last event has no other effect than to end the response.
+        passes: True as long as no event has needed repair.
+        differs: True if the released deltas differ from the server's events.
+        ends: True if the last event only ends the response.
         left: the text that was still delayed when the response broke off.
     """
 
@@ -151,9 +151,7 @@ class Passthrough(ReplyWriter):
         self._passed = False  # an event, of which the serializer was told
 
     def fits(self, reply: Reply) -> bool:
-        """Returns whether the server's events contained the same tool calls, texts and finish reason as the finished
-        reply.
-        """
+        """Returns True if the server's events had the tool calls, texts and finish reason of the complete reply."""
         if self._goes_on:  # nothing is final: what is incomplete, the next response may complete
             return True
         if any(call.error and not self._patcher.shows_broken(call) for call in reply.tool_calls):
@@ -168,9 +166,8 @@ class Passthrough(ReplyWriter):
         return len(ends) == 1 or (not self._patcher.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Returns whether the server's events contained the same tool calls as the reply. Ignores incomplete tool calls
-        if clients can recognize them as incomplete.
-        """
+        """Returns True if the server's events had the same tool calls as the reply. Ignores a truncated tool call if
+        clients can recognize that it is truncated."""
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for text_field in self._calls:
@@ -186,7 +183,7 @@ class Passthrough(ReplyWriter):
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
-        """Records the deltas of an SSE event, before the engine releases them."""
+        """Records the deltas of an SSE event, before `write` gets them from the decoder."""
         if not self.passes:
             return
         event = self._event
@@ -273,17 +270,15 @@ class Passthrough(ReplyWriter):
 
     def _observe_custom(self, call: ToolCallDelta) -> None:
         """Registers a call of a custom tool. The patcher writes the pieces of such a call as the server sent them
-        (`StreamPatcher.extras_of`).
-        """
+        (`StreamPatcher.extras_of`)."""
         keys = _keys(call, call.index)
         if (call.name or not self._calls) and not any(key in self._numbers for key in keys):
             self._calls.append(_FieldProgress(call.id, call.name, custom=True))
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Records that the server has marked a tool call as complete. So the end of the tool call needn't be delayed
-        until another event arrives.
-        """
+        """Records that the server has marked a tool call as complete. Its last character is then forwarded without
+        waiting for another event."""
         text_field = self._calls[number]
         text = "".join(text_field.pieces)
         if text.strip() and is_complete_object(text):
@@ -299,9 +294,8 @@ class Passthrough(ReplyWriter):
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases deltas, in order. Before the first repair, returns no bytes; after it, returns the events that the
-        patcher writes.
-        """
+        """Releases deltas, in order. Before the first repair, returns no bytes. After it, returns the events that the
+        patcher writes."""
         return b"".join(map(self._release, deltas))
 
     def _release(self, delta: Delta) -> bytes:
@@ -321,7 +315,7 @@ class Passthrough(ReplyWriter):
         return b""
 
     def _shown(self, delta: Delta) -> _Released:
-        """Returns a released delta together with the text that it adds and the end position of this text."""
+        """Returns a released delta, together with the text that the delta adds and the end position of this text."""
         match delta:
             case ToolCallDelta(
                 index=int(number), whole=False
@@ -338,7 +332,7 @@ class Passthrough(ReplyWriter):
         return _Released(delta, text_field, text, text_field.shown)
 
     def end(self) -> bytes:
-        """Ends the response. Before the first repair, returns no bytes; after it, returns the patcher's last events."""
+        """Ends the response. Before the first repair, returns no bytes. After it, returns the patcher's last events."""
         self._finished = True
         return b"" if self.passes else self._patcher.finish()
 
@@ -347,7 +341,7 @@ class Passthrough(ReplyWriter):
         return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:
-        """Adds the bytes of the event that was just observed. Returns the bytes that can be forwarded now."""
+        """Adds the bytes of the event that `observe` got last. Returns the bytes that can be forwarded now."""
         event, self._event = self._event, _PendingEvent()
         event.raw = raw
         self._waiting.append(event)
@@ -360,11 +354,11 @@ class Passthrough(ReplyWriter):
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns all bytes that are still delayed, at the end of a response without defects.
+        """Returns all delayed bytes, at the end of a response that needed no repair.
 
         Args:
-            failed: true if the response failed. The method then leaves out the ends of tool calls, so that clients
-                can't run these calls.
+            failed: True if the response failed. The ends of tool calls are then left out, so that clients can't run
+                these calls.
         """
         left_out = [event for event in self._waiting if failed and not self._patcher.keeps_order and event.ends_call]
         if any(event.has_text for event in left_out):
@@ -373,9 +367,8 @@ class Passthrough(ReplyWriter):
         return b"".join([event.raw for event in events if event not in left_out])
 
     def break_off(self) -> bytes:
-        """Returns the delayed bytes and an error event, for a response that broke off. Leaves out the end of the
-        response.
-        """
+        """Returns the delayed bytes, without the end of the response, and an error event. Called if a response broke
+        off."""
         errors = [shown for shown in self._due if isinstance(shown.delta, Failure)]
         self._due = [shown for shown in self._due if shown not in errors]
         if any(event.last and event.has_text for event in self._waiting):
@@ -399,9 +392,10 @@ class Passthrough(ReplyWriter):
         return right_place and all(text_field.may_show(need) for text_field, need in event.needs)
 
     def _pass(self, event: _PendingEvent) -> bytes:
-        """Feeds an SSE event to the patcher. Returns the event's bytes, unless the patcher doesn't support the event.
+        """Feeds an SSE event to the patcher. Returns the event's bytes if the patcher can continue after the event.
 
-        An unsupported event and all later events wait until the response ends, or until too many bytes are waiting.
+        If the patcher can't, this event and all later events wait until the response ends, or until too many bytes
+        wait.
         """
         told, self._passed = self._patcher.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._patcher.advance_past(payload) for payload in event.payloads if payload is not None]
@@ -426,7 +420,7 @@ class Passthrough(ReplyWriter):
         return shown.end <= shown.text_field.passed
 
     def _write_rest(self, shown: _Released) -> bytes:
-        """Returns the events for the rest of a delta's text that wasn't forwarded."""
+        """Returns the patcher's events for the part of a delta's text that wasn't forwarded."""
         delta, text_field, text, end = shown
         if text_field is None or (left := end - text_field.passed) >= len(text):
             return self._patcher.feed(delta)

@@ -21,8 +21,7 @@ class StreamRewriter:
 
     Args:
         adapter: the name of the adapter that decodes the server's response.
-        writer: writes the new events. They have the id, model and time of the server's response, if the server sent
-            these.
+        writer: writes the new events, with the id, the model and the time that the server sent.
         options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, the rewriter writes tool
             calls as they arrive.
 
@@ -47,12 +46,12 @@ class StreamRewriter:
 
     @property
     def done(self) -> bool:
-        """True if the response is complete or has failed, so that later bytes of the body are ignored."""
+        """True if the response is complete or has failed. Later bytes of the server's body are ignored."""
         return self._ended
 
     @property
     def whole(self) -> bool:
-        """True if the response was received to its end, even if it could not be written."""
+        """True if the server's response is complete, even if the rewriter could not write it."""
         return self._decoder.finished
 
     @property
@@ -80,7 +79,7 @@ class StreamRewriter:
         """Ends the server's body. Returns the remaining new events.
 
         Args:
-            interrupted: why the server's body broke off; None if it ended regularly.
+            interrupted: the reason why the server's body broke off, or None if it is complete.
         """
         if self._ended:
             return b""

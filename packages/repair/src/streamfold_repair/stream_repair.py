@@ -1,7 +1,7 @@
 """Repairs the body of a response without I/O. The repaired body has the format of the same API.
 
-The module decodes the response, and rewrites it from its first defect on. It writes each tool call once and complete,
-or not at all. A truncated response ends with an error event.
+`StreamRepair` decodes a streamed response, and rewrites it from its first defect on. It writes each tool call once and
+complete, or not at all. A truncated response ends with an error event.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _log = logging.getLogger("streamfold.repair")
 
 @dataclass(slots=True)
 class Repaired:
-    """A parsed response, and what was repaired in it. The attributes are set while the client receives the response.
+    """A parsed response, and what was repaired in it. The transport sets the attributes while the client reads the
+    response.
 
     Attributes:
         warnings: the defects of the response, and what was done about each defect.
@@ -104,7 +105,8 @@ class RepairSettings:
     """Settings for the repair of responses.
 
     Args:
-        adapter: the name of the adapter that parses responses. None: the path of the request decides.
+        adapter: the name of the adapter that parses responses, or None to choose the adapter by the path of the
+            request.
         dialect, start_in_reasoning, limits: see `StreamDecoder`.
         fill_finish_reason, partial_tool_calls: see `BaseRepairTransport`.
     """
@@ -124,7 +126,7 @@ class RepairSettings:
         StreamDecoder(self.adapter or "chat", dialect=self.dialect)  # raises ConfigError for an unknown dialect
 
     def api(self, path: str) -> str | None:
-        """Returns the name of the adapter for requests to this path; None if the path belongs to no supported API."""
+        """Returns the name of the adapter for requests to this path, or None if no supported API has this path."""
         if self.adapter is not None:
             return self.adapter
         api = adapter_by_path(path)
@@ -169,7 +171,7 @@ class _Repair:
 class StreamRepair(_Repair):
     """Repairs one streamed response.
 
-    It forwards the server's events up to the first defect byte for byte, and rewrites all events from there on. See
+    It forwards the server's events byte for byte up to the first defect, and rewrites all events from there on. See
     `Passthrough`.
     """
 
@@ -195,16 +197,16 @@ class StreamRepair(_Repair):
 
     @property
     def left(self) -> bytes:
-        """The text that was still delayed when the response broke off, without the error event."""
+        """The delayed text of a response that broke off, without the error event."""
         return self._passthrough.left or self._rewriter.left
 
     def feed(self, data: bytes) -> bytes:
-        """Returns the bytes to forward to the client now. Never raises an exception, because it writes a failure as an
-        error event.
+        """Returns the bytes to forward to the client now. Never raises an exception, because a failure becomes an error
+        event.
 
-        Events before the first event of this API are forwarded byte for byte. If no event of this API arrives, so is
-        the complete stream. After the end of the response, the method drops events that clients could parse as a part
-        of the response.
+        Events before the first event of this API are forwarded byte for byte. A stream without any event of this API is
+        therefore forwarded completely. After the end of the response, events that clients could parse as a part of the
+        response are dropped.
         """
         parts = self._scanner.feed(data)
         return b"".join([(self._after_end if self._ended else self._feed)(piece, ends=ends) for piece, ends in parts])
@@ -213,7 +215,7 @@ class StreamRepair(_Repair):
         """Returns the remaining bytes of the response, after the end of the server's body.
 
         Args:
-            interrupted: why the connection broke off; None if it didn't break off.
+            interrupted: the reason why the connection broke off, or None if it didn't.
         """
         if self._ended:
             out = self._after_end(b"", ends=True)
@@ -243,7 +245,7 @@ class StreamRepair(_Repair):
         return not adapter.known and (error is None or adapter.unread or isinstance(error, EmptyResponseError))
 
     def _feed(self, piece: bytes, *, ends: bool) -> bytes:
-        """Decodes the next bytes of an event. Returns the bytes to forward to the client."""
+        """Decodes bytes of one SSE event. Returns the bytes to forward to the client."""
         self._raw += piece
         try:
             out = self._rewriter.feed(piece)
@@ -265,7 +267,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns those bytes after the end of the response that may be forwarded to the client."""
+        """Returns those of the bytes after the end of the response that may be forwarded to the client."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:
@@ -280,7 +282,8 @@ class StreamRepair(_Repair):
         """Returns the bytes of a parsed event, or the bytes that replace the event.
 
         Args:
-            whole: true if the bytes are an SSE event, false if they are the body of a response that wasn't streamed.
+            whole: True if the bytes are a complete SSE event, False if they are the body of a response that wasn't
+                streamed.
         """
         rewriter, passthrough = self._rewriter, self._passthrough
         new_codes = {warning.code for warning in rewriter.warnings[self._warnings :]}
@@ -320,7 +323,8 @@ class WholeRepair(_Repair):
         """Returns the repaired body, or the same body if the response needs no repair.
 
         Raises:
-            StreamError: the body is an error, or contains a tool call with broken arguments that a client would run.
+            StreamError: the body is an error, or contains a tool call whose arguments aren't a JSON object. A client
+                would run such a tool call.
             UnreadError: the body isn't a response of the requested API.
         """
         decoder = StreamDecoder(self._adapter, **self._options)
@@ -355,7 +359,7 @@ def _tools_of(entries: Iterable[Any]) -> tuple[Tool, ...]:
 
 
 def _choice_of(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
-    """Returns the tool choice of a request; "auto" if the request makes no choice among its function tools."""
+    """Returns the tool choice of a request, or "auto" if the request chooses no function tool."""
     if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
         return "none"
     try:

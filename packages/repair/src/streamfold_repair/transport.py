@@ -1,4 +1,4 @@
-"""The transport that repairs responses, for httpx and httpx2. The two packages differ only in their names."""
+"""The transport that repairs responses, for httpx and httpx2. These two packages differ only in their names."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ _UNREADABLE = 422
 
 
 class BaseRepairTransport:
-    """Sends a client's requests as they are, and repairs the responses of language models.
+    """Sends a client's requests unchanged, and repairs the responses of language models.
 
     The transport repairs a response if its status is 200 and the path of its request belongs to a supported API
-    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). It forwards all other responses as they
-    are. It never forwards an incomplete tool call as complete. If a response breaks off, the transport adds an error
-    event, which the client raises as an exception. `response.extensions["streamfold"]` is a `Repaired`, which lists all
-    repairs. The logger `streamfold.repair` logs the repairs, too.
+    (`/chat/completions`, `/responses`, `/messages`, `:streamGenerateContent`). It forwards all other responses
+    unchanged. It never forwards an incomplete tool call as complete. If a response breaks off, the transport adds an
+    error event, which the client raises as an exception. `response.extensions["streamfold"]` is a `Repaired`, which
+    lists all repairs. The logger `streamfold.repair` logs the repairs, too.
 
     Args:
         transport: the transport that sends the requests. The RepairTransport closes it. By default, this is the HTTP
             library's standard transport.
         adapter: the name of the adapter for all responses. By default, the path of each request decides.
         dialect, start_in_reasoning: see `StreamDecoder`.
-        fill_finish_reason: true: add a finish reason if the server sent a complete response without a finish reason.
+        fill_finish_reason: True to add a finish reason if the server sent a complete response without a finish reason.
         limits: limits for the size of a response.
-        partial_tool_calls: true: forward the arguments of a tool call as they arrive, and delay only the last character
-            until the next event arrives. False: forward each tool call complete, at the end of the response.
+        partial_tool_calls: True to forward the arguments of a tool call as they arrive, and to delay only the last
+            character until the next event arrives. False to forward each tool call complete, at the end of the
+            response.
 
     Raises:
         ConfigError: the adapter or the dialect is unknown.
@@ -92,7 +93,7 @@ class BaseRepairTransport:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns the facts about a request that the repair needs; None if the response isn't repaired."""
+        """Returns the facts about a request that the repair needs, or None if the response isn't repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -139,8 +140,7 @@ class BaseRepairTransport:
 
     def _as_stream(self, http: Any, details: _RequestDetails, response: Any) -> Any:
         """Converts a complete response to the stream that the client requested. Returns the same response object if the
-        response isn't from a model.
-        """
+        response isn't from a model."""
         repair = self._repairs.stream(details.api, details.body, details.redactor)
         try:
             body = repair.feed(_decoded(http, response)) + repair.close()
@@ -180,16 +180,14 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
 
 
 def _kept(http: Any, response: Any, raw: bytes) -> Any:
-    """Returns a copy of the response with the same encoded body, which can be read again."""
+    """Returns a copy of a response whose encoded body can be read again."""
     stream = _bodies(http)[2](raw)
     headers, extensions = response.headers.raw, response.extensions
     return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
 
 
 def _decoded(http: Any, response: Any) -> bytes:
-    """Returns the decoded body of a response. If the body was read from the network, it can be read again
-    afterwards.
-    """
+    """Returns the decoded body of a response. A body that was read from the network can be read again afterwards."""
     if response.is_stream_consumed:
         return bytes(response.content)
     coding = [(name, value) for name, value in response.headers.raw if name.lower() == b"content-encoding"]
@@ -197,9 +195,7 @@ def _decoded(http: Any, response: Any) -> bytes:
 
 
 class _Body:
-    """The repaired body of a response. If a client stops an iteration, the next iteration continues where it
-    stopped.
-    """
+    """The repaired body of a response. If a client stops an iteration, the next iteration continues at that point."""
 
     def __init__(self, http: Any, response: Any, repair: StreamRepair) -> None:
         self._http = http
@@ -207,9 +203,8 @@ class _Body:
         self._repair = repair
 
     def _broken(self, error: Exception) -> tuple[bytes, Exception | None]:
-        """Returns the last bytes of a response whose connection broke. For a complete response, these are its regular
-        end; otherwise they are the delayed text, returned together with the error.
-        """
+        """Returns the last bytes of a response whose connection broke: the regular end of a complete response,
+        otherwise the delayed text. In the second case, also returns the error."""
         end = self._repair.close(interrupted=f"the connection broke ({str(error) or type(error).__name__})")
         return (self._repair.left, error) if self._repair.repaired.reply is None else (end, None)
 
@@ -279,7 +274,7 @@ class _RawBody:
 
 @cache
 def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody], type[_RawBody]]:
-    """Returns body classes of the kind that clients of the HTTP package accept."""
+    """Returns the classes for bodies of responses, derived from the body classes of the HTTP package."""
     return (
         type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {}),
         type("SyncBody", (_SyncBody, http.SyncByteStream), {}),

@@ -144,9 +144,8 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().start_block(kind, {**said, **members})
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an extra only if it is a content block. Other extras were part of an event and were written with that
-        event.
-        """
+        """Writes the server's content block or a part of it. Ignores other extras, which were written with the server's
+        events."""
         if name != UNMODELLED:
             return
         number = value.get("index")

@@ -18,7 +18,7 @@ def dict_or_empty(value: Any) -> dict[str, Any]:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Returns the objects of a list. The list is empty if the value isn't a list."""
+    """Returns the objects in a list. Returns an empty list if the value isn't a list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
@@ -28,8 +28,8 @@ class StreamPatcher(StreamSerializer):
     Patchers use and override only public attributes and methods of a serializer.
 
     Attributes:
-        calls_have_ids: true if clients need an id for each tool call.
-        reason_names_calls: true if the API has a special finish reason for responses with tool calls.
+        calls_have_ids: True if clients need an id for each tool call.
+        reason_names_calls: True if the API has a finish reason of its own for responses with tool calls.
     """
 
     calls_have_ids = True
@@ -42,13 +42,12 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def accepts(self, payload: Any, name: str) -> bool:
-        """Returns whether clients of this API can parse an event, after the events that they have received before."""
+        """Returns True if clients of this API can parse an event, after the events that they have received before."""
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Parses the fields of an event that no delta contains. Returns those fields that have a position among the
-        deltas.
-        """
+        """Returns the fields of an event that no delta contains, if they have a position among the deltas. Stores other
+        such fields in the patcher."""
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
@@ -56,28 +55,27 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def follows(self, payload: Any) -> bool:
-        """Puts the patcher into the state of a client that has parsed this event. Returns false if that isn't
-        possible.
-        """
+        """Gives the patcher the state of a client that has parsed this event. Returns False if that isn't possible."""
 
     def advance_past(self, payload: Any) -> bytes | None:
-        """Records that an event is forwarded as the server sent it, after the patcher got the event's deltas.
+        """Prepares the patcher to continue after an event that is forwarded unchanged. Called after the patcher got the
+        event's deltas.
 
-        Returns None if the patcher's later output can follow the event. Otherwise returns the output to write in place
-        of the event.
+        Returns None if the patcher can continue after the event. Otherwise returns the output to send in place of the
+        event.
         """
         is_possible = self.follows(payload)
         written = self.drain()
         return None if is_possible else written
 
     def is_unfinished(self, body: Any) -> bool:
-        """Returns whether a response that isn't streamed says that the server is still generating it."""
+        """Returns True if a response that isn't streamed says that the server is still generating the answer."""
         return False
 
     def is_duplicate(self, payload: Any) -> bool:
-        """Returns whether an event differs from the previous event only in its text."""
+        """Returns True if an event differs from the previous event only in its text."""
         return False
 
     def passes_over(self, raw: bytes) -> bool:
-        """Returns whether clients ignore an event because they don't know its name."""
+        """Returns True if clients ignore an event because they don't know its name."""
         return False

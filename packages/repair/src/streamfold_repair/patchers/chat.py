@@ -30,7 +30,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         others: see `ChatSerializer`.
 
     Attributes:
-        calls_have_ids: false for a `function_call` of the deprecated API, which has no id.
+        calls_have_ids: False for a `function_call` of the deprecated API, which has no id.
     """
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
@@ -101,9 +101,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """Returns whether a client that ignores complete `message` objects gets this message's text and tool calls from
-        the deltas.
-        """
+        """Returns True if the deltas contain the text and the tool calls of a complete `message` object, which some
+        clients ignore."""
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")
@@ -111,18 +110,16 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return has_calls and (self._has_text or not message.get("content"))
 
     def _is_numbered(self, name: str, value: Any) -> bool:
-        """Returns whether OpenAI's client can merge a value with the values of earlier chunks. If the value contains
-        lists, the client needs an `index` in each list item.
-        """
+        """Returns True if OpenAI's client can merge a value with the values of earlier chunks. The client needs an
+        `index` in each item of a list."""
         if isinstance(value, dict):
             return all(self._is_numbered(f"{name}.{inner}", one) for inner, one in value.items())
         is_first = not isinstance(value, list) or not self._listed.get(name)
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """Returns whether the index of a tool call is known or the next one. Other indexes break clients that store
-        tool calls in a list (calls/index_from_one).
-        """
+        """Returns True if the index of a tool call is known or the next one. Clients that store tool calls in a list
+        fail for other indexes (calls/index_from_one)."""
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
         return right
@@ -171,9 +168,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return [ExtraPart(UNMODELLED, rests)] if any(rests) else []
 
     def _keep(self, *rests: dict[str, Any]) -> None:
-        """Stores fields for the next chunk. If fields with these names are waiting already, first writes a chunk with
-        them.
-        """
+        """Stores fields for the next chunk. If stored fields with these names exist, first writes a chunk with the
+        stored fields."""
         said = [{name: value for name, value in rest.items() if value is not None} for rest in rests]
         if any(kept.keys() & new.keys() for kept, new in zip(self._rest, said, strict=True)):
             self.write_delta({})
@@ -236,9 +232,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return out
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Stores an extra for the next chunk if it consists of an event's fields. Other extras were already part of an
-        event.
-        """
+        """Stores the server's fields for the next chunk. Ignores other extras, which were written with the server's
+        events."""
         if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars
@@ -247,7 +242,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self._keep(*rests, of_delta)
 
     def _placed(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Returns a piece of a custom tool call with the index that this call has among the written tool calls."""
+        """Returns a piece of a custom tool call with the tool call's index in the rewritten response."""
         place = entry.get("index")
         if place not in self._custom:
             self._custom[place] = self.reserve_call(str(entry.get("id") or ""), "", "")

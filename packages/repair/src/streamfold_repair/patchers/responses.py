@@ -2,7 +2,7 @@
 
 The patcher writes text, tool calls and the end of the response from the decoder's deltas, at the positions of the
 server's events. It writes fields that no delta contains, and the items and events of hosted tools, as the server sent
-them. Only their position numbers may change.
+them. Only their `output_index` and `sequence_number` may change.
 """
 
 from __future__ import annotations
@@ -118,9 +118,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._told.add(output)
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Returns whether a client that only reads argument deltas gets the arguments of a tool call
-        (fixtures/responses/no_deltas). If another item is open, such a client fails in any case.
-        """
+        """Returns True if a client that only reads argument deltas gets the arguments of a tool call
+        (fixtures/responses/no_deltas). If another item is open, such a client fails in any case."""
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
     def advance_past(self, payload: Any) -> bytes | None:
@@ -280,7 +279,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds the fields of the server's item to the written item, except the item's text."""
+        """Adds the fields of the server's item to the written item, except the text."""
         said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -291,9 +290,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the stored fields of an item that has no id. Finds the item by its text, and by its position if it
-        has one.
-        """
+        """Returns the server's item for a written item without an id. Finds it by its text and, if known, by its
+        position."""
         alike = {
             place: said
             for place, said in self._items.items()
@@ -316,9 +314,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an extra if it is an event, or an item that only the final list contains. Other extras were part of an
-        event and were written with that event.
-        """
+        """Writes an event of the server, or an item that only the final list contains. Ignores other extras, which were
+        written with the server's events."""
         if name == UNMODELLED:
             self._place_event(value)
         elif name == "output" and value.get("type") not in _WRITTEN_ITEMS:
