@@ -179,9 +179,8 @@ class DeltaOrder:
         self._ids: dict[str, int] = {}  # the numbers of the calls by their ids
         self._late: list[tuple[int, Delta]] = []  # delayed deltas, each with the number of tool calls before it
         self._passed = 0  # the number of tool calls in the chunks so far, if tool calls are written at the end
-        self._next = 0  # the number of the first tool call that has not begun
-        self._begun: list[str] = []  # the names of the calls before it
-        self._complete = True  # whether the last of these calls is complete
+        self._begun: list[str] = []  # the names of the tool calls that have begun
+        self._complete = True  # whether the last of them is complete
         self._freed = False  # whether it became complete, so that the next delta releases the delayed deltas
         self._held: ToolCallDelta | None = None  # its closing brace, not written yet
         self._sizes = Counter[int | None]()  # the number of characters written for each call
@@ -272,7 +271,9 @@ class DeltaOrder:
             ProtocolError: more arguments arrived after the closing brace had been written.
         """
         text, size, closed = end.arguments, self._sizes[end.index], self._closed.get(end.index)
-        if closed is None or (text[:size].endswith(closed) and (end.index == self._next - 1 or size == len(text))):
+        if closed is None or (
+            text[:size].endswith(closed) and (end.index == len(self._begun) - 1 or size == len(text))
+        ):
             return end
         if text[size:].strip() or not text[:size].endswith(closed):
             raise ProtocolError(f"more arguments of {end.name} arrived after the closing brace")
@@ -292,10 +293,10 @@ class DeltaOrder:
             self._late.append((preceding_calls, delta))
 
     def _goes_on(self, delta: Delta) -> bool:
-        return isinstance(delta, ToolCallDelta) and (delta.index or 0) < self._next
+        return isinstance(delta, ToolCallDelta) and (delta.index or 0) < len(self._begun)
 
     def _may_go(self, preceding_calls: int, delta: Delta) -> bool:
-        return preceding_calls <= self._next and (self._complete or not isinstance(delta, ToolCallDelta))
+        return preceding_calls <= len(self._begun) and (self._complete or not isinstance(delta, ToolCallDelta))
 
     def _write(self, delta: Delta, out: list[Delta]) -> None:
         if isinstance(delta, ToolCallDelta) and delta.ended:
@@ -310,8 +311,8 @@ class DeltaOrder:
         out.append(delta)
         if isinstance(delta, ToolCallDelta):
             self._sizes[delta.index] += len(delta.arguments)
-            if delta.index == self._next:
-                self._next, self._complete = self._next + 1, False
+            if delta.index == len(self._begun):
+                self._complete = False
                 self._begun.append(delta.name or "")
 
     def _release(self, out: list[Delta]) -> None:

@@ -147,6 +147,7 @@ class StreamSerializer(ABC):
         begun, ended: True if the start or the end of the answer has been written.
         usage, finish_reason: the latest values that have arrived. These values are written at the end of the answer.
         calls: the tool calls so far, by index. Calls of custom tools have negative keys.
+        collected: the payloads of the events of a response that isn't streamed.
         said: the complete texts of the reply. A serializer uses these strings instead of equal copies, which saves
             memory.
     """
@@ -181,6 +182,7 @@ class StreamSerializer(ABC):
         self._extras: dict[str, int] = {}
         self._customs: dict[int, SerializedCall] = {}  # by the number that the provider gave them
         self._out: list[bytes] = []
+        self.collected: list[dict[str, Any]] = []
         self._streams = True
         self.said: Collection[str] = ()
         self.open_call: SerializedCall | None = None
@@ -402,9 +404,9 @@ class StreamSerializer(ABC):
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         """Writes a piece of reasoning. An empty piece means that the provider doesn't show the model's reasoning."""
 
-    @abstractmethod
     def write_refusal(self, delta: RefusalDelta) -> None:
-        """Writes a piece of a refusal."""
+        """Writes a piece of a refusal, as text if the API has no other place for refusals."""
+        self.write_text(TextDelta(delta.text))
 
     @abstractmethod
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
@@ -439,9 +441,9 @@ class StreamSerializer(ABC):
     def write_failure(self, failure: Failure) -> None:
         """Writes the error that ends the answer."""
 
-    @abstractmethod
     def collect(self, payload: dict[str, Any]) -> None:
-        """Adds the payload of an event to the body of a response that isn't streamed."""
+        """Stores the payload of an event, from which `body` makes the body of a response that isn't streamed."""
+        self.collected.append(payload)
 
     @abstractmethod
     def body(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Unpack
 
 from ...adapters.anthropic import CALL_EXTRAS, STOP_REASONS
-from ...deltas import Failure, Finish, ReasoningDelta, RefusalDelta, TextDelta
+from ...deltas import Failure, Finish, ReasoningDelta, TextDelta
 from ...errors import ErrorInfo
 from ...jsontext import count_or_none, read_arguments
 from ...types import FinishReason, Usage, unlisted_steps
@@ -123,8 +123,6 @@ class AnthropicSerializer(StreamSerializer):
         self._encrypted: set[str] = set()
         self._at_end: dict[str, Any] = {}  # what the message says of itself at its end
         self._managed: dict[str, Any] | None = None
-        self._whole: dict[str, Any] = {}  # the whole of it, if it is not streamed
-        self._input: list[str] = []  # of the block that is added to it
 
     def write_text(self, delta: TextDelta) -> None:
         self.switch_block("text")
@@ -138,9 +136,6 @@ class AnthropicSerializer(StreamSerializer):
         self.switch_block("thinking")
         if delta.text:
             self.write_block_delta({"type": "thinking_delta", "thinking": delta.text})
-
-    def write_refusal(self, delta: RefusalDelta) -> None:
-        self.write_text(TextDelta(delta.text))
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
@@ -280,31 +275,32 @@ class AnthropicSerializer(StreamSerializer):
     def send(self, payload: dict[str, Any], event_name: str | None = None) -> None:
         super().send(payload, event_name or payload["type"])
 
-    def collect(self, payload: dict[str, Any]) -> None:
-        match payload:
-            case {"message": message}:
-                self._whole = message
-            case {"content_block": block}:
-                self._whole["content"].append({**REQUIRED_MEMBERS.get(block["type"], {}), **block})
-            case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
-                self._input.append(piece)
-            case {"delta": {"type": "citations_delta", "citation": citation}}:
-                block = self._whole["content"][-1]
-                block["citations"] = [*block.get("citations", ()), citation]
-            case {"delta": {"type": str(), **pieces}}:
-                block = self._whole["content"][-1]
-                block |= {name: block[name] + piece for name, piece in pieces.items()}
-            case {"type": "content_block_stop"} if self._input:
-                self._whole["content"][-1]["input"] = read_arguments(self._input).value
-                self._input.clear()
-            case {"delta": ends, **more}:
-                self._whole |= {**ends, **more, "type": "message"}
-
     def body(self) -> dict[str, Any]:
+        whole: dict[str, Any] = {}
+        block: Any = None  # the last content block
+        arguments: list[str] = []  # the pieces of its input
+        for payload in self.collected:
+            match payload:
+                case {"message": message}:
+                    whole = message
+                case {"content_block": start}:
+                    block = {**REQUIRED_MEMBERS.get(start["type"], {}), **start}
+                    whole["content"].append(block)
+                case {"delta": {"type": "input_json_delta", "partial_json": piece}}:
+                    arguments.append(piece)
+                case {"delta": {"type": "citations_delta", "citation": citation}}:
+                    block["citations"] = [*block.get("citations", ()), citation]
+                case {"delta": {"type": str(), **pieces}}:
+                    block |= {name: block[name] + piece for name, piece in pieces.items()}
+                case {"type": "content_block_stop"} if arguments:
+                    block["input"] = read_arguments(arguments).value
+                    arguments.clear()
+                case {"delta": ends, **more}:
+                    whole |= {**ends, **more, "type": "message"}
         raw = {} if self.usage is None else self.usage.raw
         details = {name: raw[name] if isinstance(raw.get(name), kind) else None for name, kind in _DETAILS.items()}
-        usage = {**details, "output_tokens_details": None, **self._whole["usage"]}
-        return {"stop_details": None, "container": None, **self._whole, "usage": usage}
+        usage = {**details, "output_tokens_details": None, **whole["usage"]}
+        return {"stop_details": None, "container": None, **whole, "usage": usage}
 
 
 def anthropic_error_body(info: ErrorInfo) -> dict[str, Any]:

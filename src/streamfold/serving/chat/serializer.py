@@ -30,9 +30,6 @@ class ChatSerializer(StreamSerializer):
         super().__init__(**others)
         self.include_usage = include_usage
         self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
-        # What comes of each member of the message of an answer that is not streamed.
-        self._message: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
-        self._reason: str | None = None
 
     def write_start(self) -> None:
         self.write_delta({"content": ""})
@@ -98,18 +95,18 @@ class ChatSerializer(StreamSerializer):
             payload["usage"] = usage
         self.send(payload)
 
-    def collect(self, payload: dict[str, Any]) -> None:
-        for choice in payload["choices"]:
-            self._reason = choice["finish_reason"]
-            for name, piece in choice["delta"].items():
-                self._message.setdefault(name, []).append(piece)
-
     def body(self) -> dict[str, Any]:
-        message = {name: _joined(pieces) for name, pieces in self._message.items()}
+        by_name: dict[str, list[Any]] = {"role": [""], "content": [""], "refusal": [""]}
+        reason = None
+        for choice in [choice for payload in self.collected for choice in payload["choices"]]:
+            reason = choice["finish_reason"]
+            for name, piece in choice["delta"].items():
+                by_name.setdefault(name, []).append(piece)
+        message = {name: _joined(pieces) for name, pieces in by_name.items()}
         message |= {name: message[name] or None for name in ("content", "refusal")}
         if calls := [call for call in self.calls.values() if call.opened]:
             message["tool_calls"] = [{**_entry(call, call.arguments), **_kept(call.extra)} for call in calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
         about = {"id": self.id, "object": "chat.completion", "created": self.created, "model": self.model}
         usage = {} if self.usage is None else {"usage": self.usage_object(self.usage)}
         return {**about, "choices": [choice], **usage}

@@ -13,7 +13,7 @@ from ...adapters.gemini import (
     gemini_error_body,
     signature_of,
 )
-from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
+from ...deltas import Failure, ReasoningDelta, TextDelta
 from ...jsontext import read_arguments
 from ...types import FinishReason
 from ..stream_serializer import DONE, SerializedCall, SerializerArguments, StreamSerializer, json_text
@@ -62,7 +62,6 @@ class GeminiSerializer(StreamSerializer):
         self._about: dict[str, Any] = {}
         self._blocked: dict[str, Any] | None = None
         self._in_array = False  # a chunk has been written, as an element of an array
-        self._sent: list[dict[str, Any]] = []  # the chunks of an answer that is not streamed
 
     def write_start(self) -> None:
         self.write_part(None)
@@ -73,9 +72,6 @@ class GeminiSerializer(StreamSerializer):
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if self._thinking and delta.text:
             self.write_part({"text": delta.text, "thought": True})
-
-    def write_refusal(self, delta: RefusalDelta) -> None:
-        self.write_part({"text": delta.text})
 
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         if first:
@@ -168,7 +164,7 @@ class GeminiSerializer(StreamSerializer):
 
     def body(self) -> dict[str, Any]:
         parts, whole = list[dict[str, Any]](), dict[str, Any]()
-        for chunk in self._sent:
+        for chunk in self.collected:
             for candidate in chunk.get("candidates", ()):
                 for part in candidate.get("content", {}).get("parts", ()):
                     _append(parts, part)
@@ -183,9 +179,6 @@ class GeminiSerializer(StreamSerializer):
             self._in_array = True
         else:
             super().send(payload, event_name)
-
-    def collect(self, payload: dict[str, Any]) -> None:
-        self._sent.append(payload)
 
 
 def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, Unpack
 
 from ...adapters.interactions import INTERACTIONS_USAGE, STATUSES, interactions_error_body
-from ...deltas import Failure, ReasoningDelta, RefusalDelta, TextDelta
+from ...deltas import Failure, ReasoningDelta, TextDelta
 from ...jsontext import read_arguments
 from ...types import STEP_MEDIA, FinishReason, step_text
 from ..stream_serializer import SerializedCall, SerializerArguments, StreamSerializer
@@ -44,7 +44,6 @@ class InteractionsSerializer(StreamSerializer):
         self._open: tuple[_Text, int] | None = None
         self._call_indexes: dict[int, int] = {}  # of the steps of calls that have not ended
         self._own: list[dict[str, Any]] = []  # whole steps of this API, of an answer that is not streamed
-        self._sent: list[dict[str, Any]] = []  # the events of an answer that is not streamed
 
     def _event(self, kind: str, **members: Any) -> None:
         self.begun = True
@@ -81,9 +80,6 @@ class InteractionsSerializer(StreamSerializer):
 
     def write_text(self, delta: TextDelta) -> None:
         self._delta(self._switch("model_output"), type="text", text=delta.text)
-
-    def write_refusal(self, delta: RefusalDelta) -> None:
-        self.write_text(TextDelta(delta.text))
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
@@ -160,13 +156,10 @@ class InteractionsSerializer(StreamSerializer):
     def write_failure(self, failure: Failure) -> None:
         self._event("error", **interactions_error_body(failure.info))
 
-    def collect(self, payload: dict[str, Any]) -> None:
-        self._sent.append(payload)
-
     def body(self) -> dict[str, Any]:
         steps: dict[int, dict[str, Any]] = {}
         whole: dict[str, Any] = {}
-        for sent in self._sent:
+        for sent in self.collected:
             if sent["event_type"] == "step.start":
                 steps[sent["index"]] = dict(sent["step"])
             elif sent["event_type"] == "step.delta":
