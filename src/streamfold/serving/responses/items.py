@@ -25,8 +25,7 @@ class PartKind(NamedTuple):
         member: the name of the field that contains the text, in the part and in the event for the end of the text.
         container: the name of the item's field that lists such parts. number: the name of the event field that contains
             the index in this list.
-        with_logprobs: True if the events must have a field for log probabilities. The list in this field is always
-            empty.
+        more: additional fields of the events for the text, such as an empty list of log probabilities.
     """
 
     item: str
@@ -36,12 +35,12 @@ class PartKind(NamedTuple):
     container: str
     number: str
     empty: dict[str, Any]
-    with_logprobs: bool = False
+    more: Mapping[str, Any] = {}
 
 
 TEXT = PartKind(
     "message", "response.output_text", "response.content_part", "text", "content", "content_index",
-    {"type": "output_text", "text": "", "annotations": [], "logprobs": []}, True,
+    {"type": "output_text", "text": "", "annotations": [], "logprobs": []}, {"logprobs": []},
 )  # fmt: skip
 REFUSAL = PartKind(
     "message", "response.refusal", "response.content_part", "refusal", "content", "content_index",

@@ -234,8 +234,7 @@ class ResponsesSerializer(StreamSerializer):
     def write_piece(self, kind: PartKind, text: str, place: PartRef | None) -> None:
         current = self.open_part(kind, place)
         current.pieces.append(text)
-        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self.write_event(f"{kind.events}.delta", **current.position, delta=text, **logprobs)
+        self.write_event(f"{kind.events}.delta", **current.position, delta=text, **kind.more)
 
     def open_part(self, kind: PartKind, place: PartRef | None) -> OpenItem:
         """Returns the output item for a piece of text. Opens a new item or a new part if necessary."""
@@ -271,8 +270,7 @@ class ResponsesSerializer(StreamSerializer):
         for annotation in cited if kind is TEXT else ():
             self._annotate(current, annotation)
         at, part = current.position, current.end_part(self.said)
-        logprobs: dict[str, Any] = {"logprobs": []} if kind.with_logprobs else {}
-        self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **logprobs)
+        self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **kind.more)
         self.write_event(f"{kind.part_events}.done", **at, part=part)
 
     def close_item(self, status: str = "completed") -> None:

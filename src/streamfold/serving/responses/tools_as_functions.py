@@ -360,8 +360,8 @@ def _is_hosted_search(item: Mapping[str, Any]) -> bool:
 
 
 def _custom_description(fields: ObjectReader) -> str:
-    """Returns a custom tool's description with the format of its input. A function tool can't enforce the format, so
-    the model must know it."""
+    """Returns the description of a custom tool, followed by the format of the tool's input. A function tool can't
+    enforce the format, so the model must know it."""
     about = fields.text("description") or ""
     format_ = fields.object("format")
     parts = [about, "The input is plain text, given as the string `input`."]
