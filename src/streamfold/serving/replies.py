@@ -31,8 +31,8 @@ def serialize_reply(reply: Reply, api: ApiFormat, *, id: str | None = None, mode
         model: the model in the answer. Default: the reply's model.
 
     Returns:
-        The JSON body in `body`, and the reply's warnings. Another warning names the tool calls that the API doesn't
-        support.
+        The JSON body in `body`. `warnings` contains the reply's warnings, and one that names the tool calls that the
+        API doesn't support.
 
     Raises:
         ProtocolError: the arguments of a tool call aren't a JSON object, and a client of the API would run the tool

@@ -277,8 +277,8 @@ class Passthrough(ReplyWriter):
         self._numbers.update(dict.fromkeys(keys, len(self._calls) - 1))
 
     def _end_call(self, number: int) -> None:
-        """Records that the server has marked a tool call as complete. Its last character is then forwarded without
-        waiting for another event."""
+        """Records that the server has marked a tool call as complete. The last character of the tool call is then
+        forwarded without waiting for another event."""
         text_field = self._calls[number]
         text = "".join(text_field.pieces)
         if text.strip() and is_complete_object(text):

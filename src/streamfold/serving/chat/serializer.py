@@ -153,7 +153,7 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
     """Returns the finish reason for the client. A provider's finish reason that streamfold doesn't know is returned
-    unchanged. Without one, returns None, or with `mend` a finish reason that fits the answer."""
+    unchanged. If the provider sent no finish reason, returns None or, with `mend`, `stop` or `tool_calls`."""
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:

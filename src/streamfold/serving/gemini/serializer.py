@@ -100,8 +100,8 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes a part of a Gemini response if no delta contains it. Of a text part, writes only the signature. These
-        parts arrive at the end of the response, after the text."""
+        """Writes a part that a Gemini provider sent, if no delta contains it. Of a text part, writes only the
+        signature. The provider's parts arrive at the end of the response, after the text."""
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):
@@ -193,8 +193,8 @@ def _append(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _call_part(call: SerializedCall) -> dict[str, Any] | None:
-    """Returns the part for a tool call, or None if its arguments aren't a JSON object. A client would run a tool call
-    with such arguments."""
+    """Returns the part for a tool call. Returns None if the tool call's arguments aren't a JSON object, because clients
+    don't check the arguments before they run a tool."""
     read = read_arguments([call.arguments], repair=False)
     if not read.valid:
         return None

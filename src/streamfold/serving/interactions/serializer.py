@@ -186,8 +186,8 @@ def _grow(step: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _whole_step(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns a step with the tool call's arguments as an object, or None if they aren't a JSON object. A client would
-    run a tool call with such arguments."""
+    """Returns a step with the tool call's arguments as an object. Returns None if the arguments aren't a JSON object,
+    because clients don't check the arguments before they run a tool."""
     if step["type"] != "function_call":
         return step
     read = read_arguments([step["arguments"] or "{}"], repair=False)

@@ -144,7 +144,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         super().start_block(kind, {**said, **members})
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes the server's content block or a part of it. Ignores other extras, which were written with the server's
+        """Writes the server's content block or a part of it. Ignores other `ExtraPart`s, which were written with the
         events."""
         if name != UNMODELLED:
             return

@@ -232,8 +232,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return out
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Stores the server's fields for the next chunk. Ignores other extras, which were written with the server's
-        events."""
+        """Stores the server's fields for the next chunk. Ignores other `ExtraPart`s, which were written with the
+        server's chunks."""
         if name == UNMODELLED:
             scalars, *rests, of_delta = value
             self._scalars |= scalars

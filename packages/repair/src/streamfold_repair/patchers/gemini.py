@@ -91,8 +91,8 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         """Writes nothing, because the refusal is a field of a chunk that was already written."""
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes the server's fields and parts, and the reason for a blocked prompt. Ignores other extras, which were
-        written with the server's chunks."""
+        """Writes the server's fields and parts, and the reason for a blocked prompt. Ignores other `ExtraPart`s, which
+        were written with the server's chunks."""
         if name == UNMODELLED:
             rest, about, parts = value
             self._rest |= rest

@@ -314,8 +314,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an event of the server, or an item that only the final list contains. Ignores other extras, which were
-        written with the server's events."""
+        """Writes an event of the server, or an item that only the final list contains. Ignores other `ExtraPart`s,
+        which were written with the server's events."""
         if name == UNMODELLED:
             self._place_event(value)
         elif name == "output" and value.get("type") not in _WRITTEN_ITEMS:
