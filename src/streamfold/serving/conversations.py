@@ -33,7 +33,7 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
-    # A text of the assistant at the end would be one that the model is to continue, which some APIs trim.
+    # An API may treat an assistant's text at the end as one to continue, and trim it.
     added = not talk or (talk[-1].role == "assistant" and not talk[-1].partial)
     request = Request("", (*given, GO_ON_MESSAGE) if added else given)
     rules = form.adapter.history_rules(request)

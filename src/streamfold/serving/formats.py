@@ -43,7 +43,7 @@ class Serialized:
 
 
 class _ChatHistory(ChatAdapter):
-    keeps_reasoning = True  # of finished turns too: who reads the messages decides
+    keeps_reasoning = True  # also in finished turns: the reader of the messages decides
 
 
 @dataclass(frozen=True, slots=True)

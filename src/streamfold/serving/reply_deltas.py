@@ -132,7 +132,7 @@ def _info(error: APIError) -> ErrorInfo:
             made = ErrorInfo(error.message)
     if made.retryable == error.retryable and (made.type or made.code):
         return made
-    # A client that knows the words can tell from them whether to retry.
+    # Clients that know these types can tell from them whether to retry.
     return replace(made, type="server_error" if error.retryable else "upstream_error")
 
 
@@ -163,7 +163,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
     for item in items:
         yield from _texts(item) if with_texts else ()
         place = places.get(str_or_none(item.get("call_id")) or str_or_none(item.get("id")) or "", -1)
-        for made in calls[written : max(written, place)]:  # the list of items may have them elsewhere, or not at all
+        for made in calls[written : max(written, place)]:  # the list of items may lack them, or have them elsewhere
             yield from made
         yield ExtraPart("output", item)
         if place >= written:
@@ -188,4 +188,5 @@ def _written_call(number: int, call: ToolCall, items: list[dict[str, Any]]) -> l
 
 def arguments_text(call: ToolCall) -> str:
     """Returns the JSON text of a tool call's arguments, or `{}` if the model wrote none."""
-    return call.raw_arguments if call.raw_arguments.strip() else "{}"  # none does not parse (QwenLM/qwen-code#6249)
+    # Some clients can't parse an empty text (QwenLM/qwen-code#6249).
+    return call.raw_arguments if call.raw_arguments.strip() else "{}"

@@ -50,7 +50,7 @@ class ReplyWriter:
         self.serializer = serializer
         self._streams = streams
         self._order = DeltaOrder(keeps_ends=serializer.keeps_order, whole_calls=not streams)
-        self._deltas: list[Delta] = []  # of an answer that isn't streamed
+        self._deltas: list[Delta] = []  # all deltas of an answer that isn't streamed
         self._failed = False
 
     def feed(self, chunk: StreamChunk) -> bytes:
@@ -175,18 +175,18 @@ class DeltaOrder:
     def __init__(self, *, keeps_ends: bool = False, whole_calls: bool = False) -> None:
         self._keeps_ends = keeps_ends
         self._whole_calls = whole_calls
-        self._calls = defaultdict[int, _CallFragments](_CallFragments)  # by their numbers
-        self._ids: dict[str, int] = {}  # the numbers of the calls by their ids
+        self._calls = defaultdict[int, _CallFragments](_CallFragments)  # by number
+        self._ids: dict[str, int] = {}  # the numbers of the calls, by id
         self._late: list[tuple[int, Delta]] = []  # delayed deltas, each with the number of tool calls before it
         self._passed = 0  # the number of tool calls in the chunks so far, if tool calls are written at the end
         self._begun: list[str] = []  # the names of the tool calls that have begun
         self._complete = True  # whether the last of them is complete
         self._freed = False  # whether it became complete, so that the next delta releases the delayed deltas
-        self._held: ToolCallDelta | None = None  # its closing brace, not written yet
+        self._held: ToolCallDelta | None = None  # the closing brace that hasn't been written yet
         self._sizes = Counter[int | None]()  # the number of characters written for each call
         self._closed: dict[int | None, str] = {}  # the closing braces that were written
         self.refused = ""
-        self._ends: dict[str | None, ToolCallDelta] = {}  # the complete tool calls, by their ids
+        self._ends: dict[str | None, ToolCallDelta] = {}  # the complete tool calls, by id
 
     def feed(self, chunk: StreamChunk) -> list[Delta]:
         """Returns the deltas that can be written to the client now."""
@@ -199,7 +199,7 @@ class DeltaOrder:
             marked = place if call is None else call.number
             if self._late or 0 < marked <= self._passed:
                 self._late.append((marked, mark))
-            else:  # it belongs to content that was written already
+            else:  # the content before the mark was already written
                 out.append(mark)
         if details.item is not None:
             self._add(place, ExtraPart("output", replace_non_finite(details.item)), out)
@@ -210,7 +210,7 @@ class DeltaOrder:
             if call is not None:
                 self._passed = max(self._passed, call.number + 1)
         elif chunk.finished:
-            # There are no numbers if no call was written before.
+            # `call_numbers` is empty if no fragment of a call was in a chunk.
             for ended, number in zip(chunk.tool_calls or (), details.call_numbers, strict=False):
                 if ended.kind == "function":
                     self._ends[ended.id] = self._calls[number].finish(ended, number)
@@ -303,7 +303,7 @@ class DeltaOrder:
             self._complete = self._freed = True
             self._held = None if self._keeps_ends else delta
             return
-        if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # which may be about that very call
+        if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # which may belong to that call
             self._held = None
             self._closed[held.index] = held.arguments
             self._sizes[held.index] += len(held.arguments)
@@ -322,7 +322,7 @@ class DeltaOrder:
         while released:
             self._freed = released = False
             late, self._late = self._late, []
-            waiting: float = inf  # the lowest place that still waits: what came later for it does not overtake it
+            waiting: float = inf  # the lowest place that still waits, which later deltas don't overtake
             for place, delta in late:
                 if self._goes_on(delta) or (place < waiting and self._may_go(place, delta)):
                     self._write(delta, out)
@@ -334,13 +334,13 @@ class DeltaOrder:
     def _rest_of(self, reply: Reply, ends: list[ToolCallDelta | None]) -> Iterator[Delta]:
         later = count(max([end.index or 0 for end in self._ends.values()], default=-1) + 1)
         waiting = [late.value for _, late in self._late if isinstance(late, ExtraPart) and late.name == "output"]
-        refusals: list[Delta] = []  # behind the texts that wait
+        refusals: list[Delta] = []  # to return after the delayed texts
         for part in end_deltas(reply):
             if isinstance(part, ExtraPart) and part.value in waiting:
-                continue  # it has its place there
+                continue  # the delayed content has it at its place
             if isinstance(part, ToolCallDelta):
                 end = ends[part.index or 0]
-                # Under the number under which it began, with the text that was begun.
+                # With the number and the arguments with which the call began.
                 said = (next(later), part.arguments) if end is None else (end.index, end.arguments)
                 call = replace(part, index=said[0], arguments=said[1])
                 yield from self._take(call.index)
@@ -444,7 +444,7 @@ class _CallFragments:
         damaged."""
         if not self.first:
             self.first = piece
-        elif self.is_only and piece.startswith(self.first):  # snapshots in place of pieces
+        elif self.is_only and piece.startswith(self.first):  # the server sends the whole text again
             self.stopped = True
             return
         else:
@@ -462,7 +462,7 @@ class _CallFragments:
     def _may_begin(self, call: ToolCallUpdate, ids: dict[str, int]) -> bool:
         if not call.id or not call.tool:
             return False
-        if call.kind == "custom":  # any part of its text could be run
+        if call.kind == "custom":  # a client could run any part of its text
             self.stopped = True
             return False
         if ids.setdefault(call.id, call.number) != call.number:
@@ -484,7 +484,7 @@ class _CallFragments:
             return ""
         text = "".join(held)
         end = len(text.rstrip()) - 1
-        if end > 0 and "\ud800" <= text[end - 1] <= "\udbff":  # half a character, whose other half may come
+        if end > 0 and "\ud800" <= text[end - 1] <= "\udbff":  # half of a surrogate pair
             end -= 1
         if end <= 0:
             return ""
@@ -496,7 +496,7 @@ class _CallFragments:
         otherwise."""
         text = join_surrogates("".join(self.pieces))
         try:
-            same = repr(parse_object(text)) == repr(call.arguments)  # `==` would take true for 1
+            same = repr(parse_object(text)) == repr(call.arguments)  # by `==`, true equals 1
         except ValueError:
             return None
         return text if same else None

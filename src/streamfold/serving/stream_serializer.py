@@ -59,7 +59,7 @@ class SerializedCall:
         return "".join(self.pieces)
 
 
-# Line ends for some readers of event streams (`str.splitlines`), and halves of surrogate pairs, which can't be encoded.
+# Line ends for some SSE parsers (`str.splitlines`), and halves of surrogate pairs, which can't be encoded.
 _ESCAPED = re.compile("[\u0085\u2028\u2029\ud800-\udfff]")
 
 DONE = b"data: [DONE]\n\n"
@@ -82,7 +82,7 @@ def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
 SSE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "content-type": "text/event-stream",
-        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also holds it back
+        "cache-control": "no-cache, no-transform",  # a proxy that compresses a stream also delays it
         "x-accel-buffering": "no",
     }
 )
@@ -94,7 +94,7 @@ def comment(text: str) -> bytes:
     return f": {_ESCAPED.sub(' ', line)}\n\n".encode()
 
 
-_WARNING = "streamfold warning "  # begins a warning in a stream
+_WARNING = "streamfold warning "  # the start of an SSE comment with a warning
 
 
 def warning_comment(text: str) -> bytes:
@@ -180,7 +180,7 @@ class StreamSerializer(ABC):
         self.calls: dict[int, SerializedCall] = {}
         self._warnings: dict[str, None] = {}
         self._extras: dict[str, int] = {}
-        self._customs: dict[int, SerializedCall] = {}  # by the number that the provider gave them
+        self._customs: dict[int, SerializedCall] = {}  # calls of custom tools, by the provider's number
         self._out: list[bytes] = []
         self.collected: list[dict[str, Any]] = []
         self._streams = True
@@ -241,7 +241,7 @@ class StreamSerializer(ABC):
                     (self._custom_call if delta.custom else self._call)(delta)
             case ExtraPart(name, value, whole):
                 known = self._extras.get(name, 0)
-                values = value[known:] if whole else [value]  # of a whole list, those that are new
+                values = value[known:] if whole else [value]  # only the new values of a complete list
                 self._extras[name] = known + len(values)
                 for each in values:
                     self.write_extra(name, each)
@@ -277,7 +277,7 @@ class StreamSerializer(ABC):
             self._write_in_order(waiting)
         self.ended = True
         for call in self.calls.values():
-            # Its id may never have come. One without a name can't be run, and is not written.
+            # A call whose id never arrived gets one. A call without a name can't be run, and isn't written.
             cut = call.custom and self.finish_reason is not None and self.finish_reason.cut
             if not call.opened and call.name and not cut:
                 call.id = call.id or f"call_{self.stem}_{call.number}"
@@ -343,7 +343,7 @@ class StreamSerializer(ABC):
         call = self.calls.setdefault(part.index or 0, SerializedCall(len(self.calls)))
         if call.closed:
             return
-        if part.name and call.name and part.name != call.name:  # what was written of a name can't be taken back
+        if part.name and call.name and part.name != call.name:  # a written name can't be taken back
             _unsorted(part)
         if not call.opened:
             call.id, call.name = call.id or part.id or "", call.name or part.name or ""
@@ -353,15 +353,15 @@ class StreamSerializer(ABC):
             call.extra = {**(call.extra or {}), **part.extra}
         piece = part.arguments
         if part.whole:
-            # More than the pieces, or the same: what was written can't be taken back.
+            # Only the rest is written, because written pieces can't be taken back.
             written = call.arguments
             piece = piece[len(written) :] if piece.startswith(written) else ""
         call.pieces.append(piece)
-        # A whole that adds nothing is not written: to readers that go one by one its entry would begin the call again.
+        # A complete call that adds nothing isn't written, because some clients would begin the call again.
         new = piece or not (part.whole and call.opened) or call.extra != known
         if call.id and call.name and new:
             self._write_call(call)
-        if part.whole and part.arguments and call.opened:  # "" is how the Responses API begins
+        if part.whole and part.arguments and call.opened:  # the Responses API begins a call with ""
             call.closed = True
             if call.arguments == part.arguments:
                 call.pieces = [part.arguments]

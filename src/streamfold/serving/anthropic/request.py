@@ -172,7 +172,7 @@ def _result(block: Mapping[str, Any], where: str, native: bool) -> Message:
 
 def _part(block: Any, where: str, native: bool) -> Any:
     if native and isinstance(block, Mapping) and block.get("type") not in ("text", None):
-        return dict(block)  # with the members that our parts have no place for: citations, context, ...
+        return dict(block)  # our parts lack fields such as citations and context
     match block:
         case {"type": "text", "text": str()}:
             return _text_part(block, where)
@@ -207,8 +207,8 @@ def _assistant(blocks: list[Any], where: str) -> Message:
     """Converts the content blocks of an assistant message. `Message.extras` keeps the original blocks for providers
     with the Messages API."""
     text, reasoning, calls = list[str](), list[str](), list[ToolCall]()
-    kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # as this API has them, and the Responses API
-    extra: dict[str, Any] = {}  # of the next call
+    kept, items = list[dict[str, Any]](), list[dict[str, Any]]()  # for this API, and for the Responses API
+    extra: dict[str, Any] = {}  # fields for the next call
     for at, given in enumerate(blocks):
         fields = ObjectReader(given, f"{where}.content[{at}]")
         # Responses contain fields such as `citations: null`, but requests may not.

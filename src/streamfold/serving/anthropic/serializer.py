@@ -20,11 +20,11 @@ _STOP_REASONS: dict[FinishReason, str] = {
     "unknown": "end_turn",
 }
 _OWN_REASONS = frozenset(STOP_REASONS) - {"content_filter"}
-# What the schema of a whole answer requires in blocks, with what stands for nothing. Clients send it back.
+# Fields that the schema of a complete answer requires in blocks, with the default. Clients send them back.
 REQUIRED_MEMBERS: dict[str, dict[str, Any]] = {
     "tool_use": {"caller": {"type": "direct"}},
 }
-# Members of the usage that the schema requires, too: https://platform.claude.com/docs/en/api/messages
+# Fields that the schema requires in the usage: https://platform.claude.com/docs/en/api/messages
 _DETAILS: dict[str, type] = {"cache_creation": dict, "server_tool_use": dict, "inference_geo": str, "service_tier": str}
 
 
@@ -62,7 +62,7 @@ def stop_reason_of(finish: Finish, *, calls: bool) -> str:
     """Converts a finish reason to the stop reason of a message."""
     reason, raw = finish.reason, finish.raw
     if raw in _OWN_REASONS and (reason == "unknown" or (finish.cut and STOP_REASONS.get(raw) == reason)):
-        return raw  # the server's own word: `pause_turn` asks the client to send the message back
+        return raw  # with `pause_turn`, for example, the client sends the message back
     if finish.cut:
         return _STOP_REASONS[reason]
     return "tool_use" if calls else "end_turn" if reason == "tool_calls" else _STOP_REASONS[reason]
@@ -71,7 +71,7 @@ def stop_reason_of(finish: Finish, *, calls: bool) -> str:
 _Open = Literal["text", "thinking", "tool_use"]
 
 
-# https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to ask again.
+# https://docs.anthropic.com/en/api/errors. Clients decide by the type whether to retry.
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -86,7 +86,7 @@ _ERROR_TYPES = {
     529: "overloaded_error",
 }
 _TYPES = frozenset({*_ERROR_TYPES.values(), "api_error", "conflict_error"})
-_OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx: of a key that is not the client's
+_OF_THE_KEY = ("authentication_error", "permission_error")  # with a 5xx, these are about the server's key
 
 
 class AnthropicSerializer(StreamSerializer):
@@ -106,8 +106,8 @@ class AnthropicSerializer(StreamSerializer):
         others: see `StreamSerializer`.
     """
 
-    # Anthropic's own clients parse what they have of an input, make an object of it, and run it: tool runners look for
-    # blocks of calls, not for the stop reason (anthropic 2.12, lib/tools/_beta_runner.py).
+    # Anthropic's clients make an object of a truncated input. Their tool runners then run the call, whatever the stop
+    # reason is (anthropic 2.12, lib/tools/_beta_runner.py).
     calls_may_be_cut = arguments_are_text = False
     keeps_order = True
 
@@ -118,10 +118,10 @@ class AnthropicSerializer(StreamSerializer):
         self.position = -1
         self.open_kind: str | None = None
         self._signature = ""
-        self._hidden: list[dict[str, Any]] = []  # what stands behind the open block, for the provider alone
+        self._hidden: list[dict[str, Any]] = []  # `redacted_thinking` blocks to write after the open block
         self._stop_sequence: str | None = None
         self._encrypted: set[str] = set()
-        self._at_end: dict[str, Any] = {}  # what the message says of itself at its end
+        self._at_end: dict[str, Any] = {}  # fields of the message for its last event
         self._managed: dict[str, Any] | None = None
 
     def write_text(self, delta: TextDelta) -> None:
@@ -131,7 +131,7 @@ class AnthropicSerializer(StreamSerializer):
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if not self._thinking:
             return
-        if self._signature and delta.text:  # what was signed is complete
+        if self._signature and delta.text:  # a signed thinking block is complete
             self.stop_block()
         self.switch_block("thinking")
         if delta.text:
@@ -157,7 +157,7 @@ class AnthropicSerializer(StreamSerializer):
     def write_extra(self, name: str, value: Any) -> None:
         match name, value:
             case "signature", str() if self._thinking:
-                self.switch_block("thinking")  # also where the provider signs what it does not show
+                self.switch_block("thinking")  # also if the provider hides the reasoning that it signs
                 self._signature = value
             case "text_end", {} if self.open_kind == "text":
                 for citation in value.get("citations") or ():
@@ -166,7 +166,7 @@ class AnthropicSerializer(StreamSerializer):
             case "block", {"type": str()}:
                 self._block(value)
             case "output", {"type": "reasoning", "encrypted_content": str(text)} if text not in self._encrypted:
-                self._encrypted.add(text)  # what came in its place comes again at the end
+                self._encrypted.add(text)  # the item comes again at the end
                 self._opaque_block("output", value)
             case "stop_sequence", str():
                 self._stop_sequence = value
@@ -195,7 +195,7 @@ class AnthropicSerializer(StreamSerializer):
         return {"type": "message_delta", "delta": delta, "usage": usage, **managed}
 
     def write_waiting(self) -> None:
-        if self.open_call is not None:  # the block of a call that is cut has no end
+        if self.open_call is not None:  # the block of a truncated call isn't closed
             self.open_kind = None
         super().write_waiting()
 
@@ -238,7 +238,7 @@ class AnthropicSerializer(StreamSerializer):
 
     def _write_block(self, block: dict[str, Any]) -> None:
         given = block.get("input")
-        # Clients collect the input of any tool from pieces.
+        # Clients collect the input of every tool from pieces.
         pieces = json_text(given) if isinstance(given, dict) and given else ""
         self.start_block(block["type"], {**block, "input": {}} if pieces else block)
         self._arguments(pieces)
@@ -314,7 +314,7 @@ def _error_type(info: ErrorInfo) -> str:
     if info.quota:
         return "billing_error"
     for word in (info.type, info.code):
-        # OpenAI says `invalid_request_error` of most 4xx; where the status has a type of its own, that says more.
+        # OpenAI uses `invalid_request_error` for most 4xx. The type for the status is more precise, if there is one.
         if word in _TYPES and not (by_status and word == "invalid_request_error"):
             return "api_error" if word in _OF_THE_KEY and (info.status or 0) >= 500 else str(word)
     return by_status or ("invalid_request_error" if 400 <= (info.status or 0) < 500 else "api_error")

@@ -29,7 +29,7 @@ class ChatSerializer(StreamSerializer):
     def __init__(self, *, include_usage: bool = False, **others: Unpack[SerializerArguments]) -> None:
         super().__init__(**others)
         self.include_usage = include_usage
-        self._kept: dict[int, dict[str, Any]] = {}  # what was written of calls beside the call itself, by their number
+        self._kept: dict[int, dict[str, Any]] = {}  # the extra fields written for each call, by its number
 
     def write_start(self) -> None:
         self.write_delta({"content": ""})
@@ -46,14 +46,14 @@ class ChatSerializer(StreamSerializer):
     def write_call_piece(self, call: SerializedCall, piece: str, *, first: bool) -> None:
         entry = _entry(call, piece) if first else {"function": {"arguments": piece}}
         if (extra := _kept(call.extra)) and extra != self._kept.get(call.number):
-            self._kept[call.number] = extra  # mostly with the first entry, but a provider may send it later
+            self._kept[call.number] = extra  # usually with the first piece, but some providers send it later
             entry |= extra
         self.write_delta({"tool_calls": [{"index": call.number, **entry}]})
 
     def write_extra(self, name: str, value: Any) -> None:
         match name, value:
             case "reasoning_details", {"text": str()} | {"summary": str()} if self._streams:
-                # Its text has been written, and would be read twice; without it a signature is worth nothing.
+                # Clients have received the text already. A signature is valid only together with its text.
                 if value.get("signature"):
                     detail = "signed reasoning_details are not streamed: they would repeat the reasoning"
                     self._warn("provider_data_dropped", detail)
@@ -73,7 +73,8 @@ class ChatSerializer(StreamSerializer):
         if part is None or part.kind != "custom" or part.runs != "client" or self.tool_choice == "none":
             return
         call_id = part.call_id or part.id or ""
-        if not any(call.custom and call.id == call_id for call in self.calls.values()):  # it comes again at the end
+        # The provider may send the same item again at the end.
+        if not any(call.custom and call.id == call_id for call in self.calls.values()):
             self.reserve_call(call_id, part.name or "", str(part.input or ""))
 
     def write_delta(self, delta: dict[str, Any], finish_reason: str | None = None) -> None:
@@ -160,7 +161,7 @@ def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls:
             return said or None
         finish = Finish("stop", "")
     if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
-        return "stop"  # a call that the request named is no choice of the model's: OpenAI ends it so, streamed or not
+        return "stop"  # as OpenAI ends a call that the request named, streamed or not
     if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):
         return "tool_calls"
     return finish.reason
@@ -193,7 +194,7 @@ def _appended(before: Any, piece: Any) -> Any:
     match before, piece:
         case (str(), str()) | (list(), list()):
             return before + piece
-        case dict(), dict():  # audio, of which two members are texts in pieces
+        case dict(), dict():  # audio: its fields `data` and `transcript` arrive in pieces
             texts = {name: before.get(name, "") + piece[name] for name in ("data", "transcript") if name in piece}
             return {**before, **piece, **texts}
     return piece

@@ -29,7 +29,7 @@ from ...types import (
 )
 from ..request_parsing import read_google_choice, read_stop, unread_fields
 
-_STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
+_STANDARD = str.maketrans("-_", "+/")  # Google's Python client uses the base64 alphabet for URLs
 _MEDIA = {"image": ImagePart, "audio": AudioPart}
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
@@ -79,7 +79,7 @@ class _Reader:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._turn: _Turn | None = None
-        self._open: list[ToolCall] = []  # calls of the last turn that have no result yet
+        self._open: list[ToolCall] = []  # calls of the last turn without a result
         self._made = 0
 
     def messages(self) -> list[Message]:
@@ -145,7 +145,7 @@ class _Reader:
         found = found or next((call for call in self._open if call.name == name), None)
         if found is not None:
             self._open = [call for call in self._open if call is not found]
-            call_id, name = found.id, ""  # other APIs have no place for the name
+            call_id, name = found.id, ""  # other APIs have no field for the name
         text, failed = _result_text(fields.mapping("response") or {})
         media = [
             _part(camel_case(part), fields.at(f"parts[{at}]")) for at, part in enumerate(fields.items("parts") or ())
@@ -192,10 +192,8 @@ def _media(kind: str | None, *, name: str | None, **source: Any) -> MediaPart:
     return made(media_type=kind, **source) if made else FilePart(media_type=kind, name=name, **source)
 
 
-# Requests of Gemini's API, read: the inverse of `encode`, for a body that somebody else wrote.
-# Members are read in camel case and in snake case, as Google reads them. What would change the meaning if it were
-# left out is refused with its path: several candidates, log probabilities, and before other providers what only
-# Google's servers have. Other members that only this API has stay in `extra_body`.
+# The parser refuses fields without which the request has another meaning: several candidates, log probabilities and,
+# for other providers, tools and caches of Google. Other fields that only this API has stay in `extra_body`.
 
 _LEVELS = ("minimal", "low", "medium", "high")
 _NO_TOOLS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -214,7 +212,7 @@ def parse_gemini_request(body: Any, model: str, *, native: bool = False) -> Requ
             message begins with the path of the field.
     """
     fields = ObjectReader(camel_case(body))
-    fields.any("model")  # which some clients repeat
+    fields.any("model")  # some clients repeat the model
     messages = tuple(parse_conversation(fields.any("systemInstruction"), fields.any("contents")))
     entries = fields.items("tools") or []
     tools, hosted = _tools(entries)

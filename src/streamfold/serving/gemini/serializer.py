@@ -22,12 +22,12 @@ Framing: TypeAlias = Literal["events", "array"]
 
 _REASONS: dict[FinishReason, str] = {
     "stop": "STOP",
-    "tool_calls": "STOP",  # there is no word of its own for calls
+    "tool_calls": "STOP",  # the API has no finish reason for tool calls
     "length": "MAX_TOKENS",
     "content_filter": "SAFETY",
     "unknown": "OTHER",
 }
-_SHOWN = ("text", "functionCall", "functionResponse")  # parts that are written as deltas, or are not the client's
+_SHOWN = ("text", "functionCall", "functionResponse")  # parts that deltas contain, or that aren't for the client
 
 
 class GeminiSerializer(StreamSerializer):
@@ -48,7 +48,7 @@ class GeminiSerializer(StreamSerializer):
     arguments_are_text = False
     keeps_order = True
     line_end = "\r\n"
-    keep_alive = b"\r\n"  # white space means nothing in either form
+    keep_alive = b"\r\n"  # clients ignore white space in both framings
 
     def __init__(
         self, *, thinking: bool = True, framing: Framing = "events", **others: Unpack[SerializerArguments]
@@ -56,12 +56,12 @@ class GeminiSerializer(StreamSerializer):
         super().__init__(**others)
         self._thinking = thinking
         self._framing = framing
-        self._is_malformed = False  # a call was cut, and nothing said so
-        self._trailing: list[dict[str, Any]] = []  # parts that belong behind the calls
+        self._is_malformed = False  # a call was truncated, and the finish reason doesn't say so
+        self._trailing: list[dict[str, Any]] = []  # parts to write after the calls
         self._calls_passed = False
         self._about: dict[str, Any] = {}
         self._blocked: dict[str, Any] | None = None
-        self._in_array = False  # a chunk has been written, as an element of an array
+        self._in_array = False  # a chunk has been written as an element of an array
 
     def write_start(self) -> None:
         self.write_part(None)
@@ -78,7 +78,8 @@ class GeminiSerializer(StreamSerializer):
             self.open_call = call
 
     def close_call(self, call: SerializedCall) -> None:
-        if self.open_call is call and (part := _call_part(call)) is not None:  # else the finish reason will tell
+        # Without a part, `end_open_call` reports a malformed call.
+        if self.open_call is call and (part := _call_part(call)) is not None:
             self.open_call = None
             self.write_part(part)
 
@@ -96,7 +97,7 @@ class GeminiSerializer(StreamSerializer):
             self._about[name] = value
         elif name == "promptFeedback" and isinstance(value, dict):
             self._blocked = value
-        elif name == "blocks" and isinstance(value, dict) and "type" not in value:  # which blocks of Anthropic's have
+        elif name == "blocks" and isinstance(value, dict) and "type" not in value:  # blocks of Anthropic have a type
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
@@ -123,8 +124,8 @@ class GeminiSerializer(StreamSerializer):
         for part in self._trailing:
             self.write_part(part)
         last: dict[str, Any] = {}
-        # As in Google's answers, an empty text stands with the finish reason. Without a part, the client for Python
-        # takes the turn out of the conversation.
+        # As in Google's answers, the chunk with the finish reason has an empty text. Without a part, Google's Python
+        # client removes the turn from the conversation.
         content = {"parts": [{"text": ""}], "role": "model"}
         said = {} if reason is None else {"finishReason": reason}
         candidates = [{"content": content, **said, "index": 0, **self._about}]
@@ -154,7 +155,7 @@ class GeminiSerializer(StreamSerializer):
         if self._framing == "array":
             self._out.append(b"]")
         else:
-            # Google's client for JavaScript ignores an error in an event, and raises one that stands behind the events.
+            # Google's JavaScript client ignores an error in an event, and raises one that follows the events.
             self._out.append(json_text(error).encode() + b"\r\n")
 
     def _chunk(self, candidates: list[dict[str, Any]], members: dict[str, Any] | None = None) -> None:

@@ -31,7 +31,7 @@ from ...types import (
 )
 from ..request_parsing import read_function, read_google_choice, read_stop, unread_fields
 
-_STANDARD = str.maketrans("-_", "+/")  # Google's client for Python writes the alphabet of URLs
+_STANDARD = str.maketrans("-_", "+/")  # Google's Python client uses the base64 alphabet for URLs
 _MEDIA: dict[str, type[MediaPart]] = {
     "image": ImagePart, "audio": AudioPart, "document": FilePart, "video": FilePart,
 }  # fmt: skip

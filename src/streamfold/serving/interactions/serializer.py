@@ -34,16 +34,16 @@ class InteractionsSerializer(StreamSerializer):
         others: see `StreamSerializer`.
     """
 
-    arguments_are_text = False  # in a whole answer they are an object
-    keep_alive = b"\n"  # an empty line means nothing
+    arguments_are_text = False  # in an answer that isn't streamed, they are an object
+    keep_alive = b"\n"  # clients ignore an empty line
 
     def __init__(self, *, thinking: bool = True, **others: Unpack[SerializerArguments]) -> None:
         super().__init__(**others)
         self._thinking = thinking
         self._next = 0
         self._open: tuple[_Text, int] | None = None
-        self._call_indexes: dict[int, int] = {}  # of the steps of calls that have not ended
-        self._own: list[dict[str, Any]] = []  # whole steps of this API, of an answer that is not streamed
+        self._call_indexes: dict[int, int] = {}  # the steps of the calls that have not ended
+        self._own: list[dict[str, Any]] = []  # the provider's steps, for an answer that isn't streamed
 
     def _event(self, kind: str, **members: Any) -> None:
         self.begun = True
@@ -83,7 +83,7 @@ class InteractionsSerializer(StreamSerializer):
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
-            index = self._switch("thought")  # the API has the step without a summary, too
+            index = self._switch("thought")  # a thought step may have no summary
             if self._thinking:
                 self._delta(index, type="thought_summary", content={"type": "text", "text": delta.text})
 

@@ -46,13 +46,13 @@ REFUSAL = PartKind(
     "message", "response.refusal", "response.content_part", "refusal", "content", "content_index",
     {"type": "refusal", "refusal": ""},
 )  # fmt: skip
-# Reasoning that is shown is told as a summary, whatever it is: the one spelling that OpenAI's clients and those of
-# https://www.openresponses.org both know.
+# All visible reasoning is sent as a summary, the only form that both OpenAI's clients and those of
+# https://www.openresponses.org know.
 SUMMARY = PartKind(
     "reasoning", "response.reasoning_summary_text", "response.reasoning_summary_part", "text", "summary",
     "summary_index", {"type": "summary_text", "text": ""},
 )  # fmt: skip
-# The text itself, where open models show it: https://platform.openai.com/docs/api-reference/responses-streaming.
+# The text of the reasoning, which open models show: https://platform.openai.com/docs/api-reference/responses-streaming.
 REASONING_TEXT = PartKind(
     "reasoning", "response.reasoning_text", "response.content_part", "text", "content", "content_index",
     {"type": "reasoning_text", "text": ""},
@@ -115,7 +115,7 @@ def flat_annotation(annotation: Mapping[str, Any]) -> dict[str, Any]:
     return dict(annotation)
 
 
-PREFIXES = {"message": "msg", "reasoning": "rs"}  # of ids
+PREFIXES = {"message": "msg", "reasoning": "rs"}  # the prefixes of ids
 _POSITIONS = ("start_index", "end_index", "index")
 
 
@@ -219,7 +219,7 @@ def _text(part: Mapping[str, Any]) -> str:
 
 _EXTRAS = (*CALL_EXTRAS, *CARRIED_CALL_EXTRAS)
 
-_Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event, and its members beside the position
+_Events: TypeAlias = list[tuple[str, dict[str, Any]]]  # the type of each event, and its fields other than the position
 
 
 class CallItem:
@@ -290,7 +290,7 @@ class _CustomItem(CallItem):
     def complete(self, arguments: str) -> _Events:
         self.item["input"] = text = custom_input(arguments)
         written = "".join(self._written)
-        # Arguments that turned out not to be JSON are the model's own text, whatever was written of them.
+        # If the arguments aren't JSON, they are the input, whatever pieces were written before.
         rest = text.removeprefix(written) if text.startswith(written) else ""
         events: _Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
         return [*events, ("response.custom_tool_call_input.done", {"input": text})]
@@ -345,7 +345,7 @@ def partial_output(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     items: dict[int, dict[str, Any]] = {}
     done: set[int] = set()
-    texts: dict[tuple[Any, ...], list[str]] = {}  # by the position of an item, and the path in the item
+    texts: dict[tuple[Any, ...], list[str]] = {}  # by the index of the item, and the path in the item
     for payload in events:
         name, at = payload["type"], int(payload.get("output_index", -1))
         if name in ("response.output_item.added", "response.output_item.done"):

@@ -53,7 +53,7 @@ def parse_responses_request(body: Any) -> Request:
     if has_only_function_tools(body):
         tools = read_tools(entries, nested=False)
         return _request(fields, items, tools, read_choice(choice, tools))
-    # Tools of other kinds are sent as they are, and with them all the others.
+    # If there are tools of other kinds, all tools are sent unchanged.
     for at, entry in enumerate(entries or ()):
         ObjectReader(entry, f"tools[{at}]").need("type")
     request = _request(fields, items, (), "none" if choice == "none" else "auto")

@@ -139,9 +139,9 @@ class SerializedEvent:
 
 
 # Writes answers of the Responses API: https://platform.openai.com/docs/api-reference/responses-streaming.
-# An answer is a list of items, one after the other: what is next closes what was open, in the order that the API
-# has settled: pieces, the whole of the text, its part, its item. Calls are items of their own. One that comes in
-# pieces stays open to the end, because nothing before tells that it is complete, and what comes after it waits.
+# An answer is a list of items. A new item closes the open one, in this order of events: the pieces of the text, the
+# complete text, its part, its item. A tool call is an item, too. A call that arrives in pieces stays open until the end
+# of the answer, because only the end shows that the call is complete. Content after the call waits until then.
 
 
 class ResponsesSerializer(StreamSerializer):
@@ -186,19 +186,19 @@ class ResponsesSerializer(StreamSerializer):
         self.current_item: OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
-        self._failed = False  # no call is done any more: the AI SDK takes what is done, complete or not
-        self._carried: dict[str, int | None] = {}  # the ids of items that a provider wrote, and where they are
+        self._failed = False  # calls aren't marked as done any more, because the AI SDK runs every call that is
+        self._carried: dict[str, int | None] = {}  # the positions of the provider's items, by their keys
         self._cited: list[dict[str, Any]] = []  # citations for the open text
-        self._refused = ""  # the refusals that were read in messages of a provider
-        self._held: dict[str, Any] | None = None  # one that the client would run at once, for the end
+        self._refused = ""  # the refusals in the provider's messages
+        self._held: dict[str, Any] | None = None  # an item that the client would run immediately; written at the end
         self.pending_space = ""
         self._place_of_space: PartRef | None = None
-        self._has_text = False  # and not only white space
-        self._has_messages = False  # as a provider of this API wrote them, with their citations
+        self._has_text = False  # other than white space
+        self._has_messages = False  # the provider has sent messages with their citations
 
     # --- the order of items -------------------------------------------------------------------------------------------
 
-    # OpenAI's items never overlap, and some clients (langchain-openai 1.7) put pieces of items that do into wrong ones.
+    # OpenAI's items never overlap. Some clients (langchain-openai 1.7) mix up the pieces of items that do.
 
     def end_open_call(self) -> None:
         self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
@@ -222,13 +222,13 @@ class ResponsesSerializer(StreamSerializer):
 
     def write_refusal(self, delta: RefusalDelta) -> None:
         refused, self._refused = self._refused, ""
-        if text := delta.text.removeprefix(refused):  # the end of an answer repeats those in its messages
+        if text := delta.text.removeprefix(refused):  # the end of the answer repeats refusals
             self.write_piece(REFUSAL, text, delta.part)
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         if delta.text:
             self.write_piece(SUMMARY, delta.text, delta.part)
-        elif not self.output:  # behind the answer it would say nothing to anybody
+        elif not self.output:  # an empty reasoning item after the answer is useless
             self.open_item("reasoning", delta.part)
 
     def write_piece(self, kind: PartKind, text: str, place: PartRef | None) -> None:
@@ -253,7 +253,7 @@ class ResponsesSerializer(StreamSerializer):
         if current is None or current.item["type"] != kind or (key is not None and key != current.key):
             self.close_item()
             item_id = place.item if place else None
-            if not item_id or any(item.get("id") == item_id for item in self.output):  # an id names one item
+            if not item_id or any(item.get("id") == item_id for item in self.output):  # ids are unique
                 item_id = self._made_id(PREFIXES[kind])
             begun = (
                 {"status": "in_progress", "role": "assistant", "content": []} if kind == "message" else {"summary": []}
@@ -277,7 +277,7 @@ class ResponsesSerializer(StreamSerializer):
         current, self.current_item = self.current_item, None
         if current is None:
             return
-        if self._failed:  # nobody knows where it would have ended: clients (Codex) keep what is done
+        if self._failed:  # not marked as done, because clients (Codex) keep items that are
             current.leave(self.said)
             return
         self.close_part(current)
@@ -287,7 +287,7 @@ class ResponsesSerializer(StreamSerializer):
 
     def shows_broken(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
-        if tool is not None and tool.kind == "custom":  # any text can be run
+        if tool is not None and tool.kind == "custom":  # any text is a valid input
             return not is_truncated_json(call.raw_arguments)
         return super().shows_broken(call)
 
@@ -339,7 +339,7 @@ class ResponsesSerializer(StreamSerializer):
             return
         current = self.current_item
         if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
-            self._cited.append(flat_annotation(value))  # unless the message says it, with its place
+            self._cited.append(flat_annotation(value))  # else the provider's message has it, with its place
         elif name == "output":
             self._item(value)
             self._complete(value)
@@ -374,7 +374,7 @@ class ResponsesSerializer(StreamSerializer):
         if "".join([part["text"] for part in texts]) + open_text != text_in(message):
             return
         refusals = refusals_in(message)
-        if not written and (not refusals or key_of(message) in self._carried):  # nothing, or refusals that come again
+        if not written and (not refusals or key_of(message) in self._carried):  # nothing, or the same refusals again
             return
         self._carried[key_of(message)] = None
         self._has_messages = True
@@ -386,7 +386,7 @@ class ResponsesSerializer(StreamSerializer):
                 for annotation in cited:
                     self._annotate(current, annotation, number)
         known = [part["refusal"] for part in written if part["type"] == "refusal"]
-        if not known or (current is not None and current.kind is REFUSAL):  # else they came with their places
+        if not known or (current is not None and current.kind is REFUSAL):  # else they have been written
             shown = "".join(known) + (
                 "".join(current.pieces) if current is not None and current.kind is REFUSAL else ""
             )
@@ -404,7 +404,7 @@ class ResponsesSerializer(StreamSerializer):
         key, kind = key_of(item), item.get("type")
         if key in self._carried:
             if (at := self._carried[key]) is not None:
-                self.output[at] = item  # the last one says all: OpenAI's list of tools is empty before the end
+                self.output[at] = item  # the last copy is complete: OpenAI's list of tools is empty before the end
         elif kind == "reasoning":
             if item.get("encrypted_content"):
                 self._carried[key] = None
@@ -416,7 +416,7 @@ class ResponsesSerializer(StreamSerializer):
             if part is None or part.runs != "client":
                 self._write_item(item)
             elif self.tool_choice != "none":
-                self._held, self.open_call = item, SerializedCall(-1)  # which everything else waits for
+                self._held, self.open_call = item, SerializedCall(-1)  # all other content waits for this item
 
     def _write_item(self, item: dict[str, Any]) -> None:
         text = None
@@ -451,7 +451,7 @@ class ResponsesSerializer(StreamSerializer):
             self._last("incomplete", incomplete_details={"reason": reason})
         elif finish is not None or self.fill_finish_reason:
             self._last("completed")
-        else:  # nobody said how it ended, so that there is no event for it
+        else:  # the provider sent no finish reason, so there is no event for the end
             self.fill_response()
             self._out.append(DONE)
 
@@ -519,7 +519,7 @@ class ResponsesSerializer(StreamSerializer):
         data, state = b"", memoryview(b"")
         if has_response or not self.omits_data:
             data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
-        if has_response:  # its JSON stands behind these characters, at the end of the event
+        if has_response:  # the JSON text of the response object follows these characters
             head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":{number},"response":'
             state = memoryview(data)[len(comments) + len(head) : -len("}\n\n")]
         is_last = has_response and kind not in _BEGINNINGS

@@ -13,11 +13,9 @@ from ...requests import ObjectReader
 from ...types import ReplyWarning, Tool
 from ..request_parsing import read_function
 
-# Tools of this API that its client runs and that are not functions, and the functions that stand for them.
-# Only providers that speak this API know such tools. All others are offered functions: `tools_as_functions.py`
-# writes them, and `call_items.py` gives a client its calls back in the form that it declared. The shapes are those
-# of https://platform.openai.com/docs/api-reference/responses/create and of Codex 0.169, which declares most of
-# them.
+# `CallItem` in `items.py` does the opposite: it converts the model's calls of these functions to calls of the client's
+# tools. The formats are those of https://platform.openai.com/docs/api-reference/responses/create and of Codex 0.169,
+# which declares most of these tools.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class ClientTool:
     namespace: str | None = None
 
 
-# By the names of the functions that stand for them. A plain function stands for itself, and is not listed.
+# By the names of the functions that replace the tools. Functions that need no replacement aren't in the mapping.
 ClientTools: TypeAlias = Mapping[str, ClientTool]
 
 
@@ -120,7 +118,7 @@ CUSTOM_PARAMETERS = _schema(["input"], input={**_TEXT, "description": "The whole
 
 
 def flat_name(name: str, namespace: str | None) -> str:
-    # "functions" is where OpenAI's models have the tools without a namespace; Codex declares it by name.
+    # For OpenAI's models, "functions" is the namespace of tools without one. Codex declares it by name.
     if namespace in (None, "", "functions"):
         return name
     return f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
@@ -144,14 +142,12 @@ def custom_input(arguments: str) -> str:
     return said if isinstance(said, str) else arguments
 
 
-# Requests of the Responses API for providers that only know functions.
-# Tools that a client runs itself become functions, and so do their calls and results in the conversation. Tools
-# that run on OpenAI's servers are left out with a warning: a client such as Codex declares them in every request,
-# and asks for them in hardly any.
+# Tools that OpenAI runs are dropped with a warning, because clients such as Codex declare them in every request, but
+# rarely need them.
 
 _ITEMS = {kind.call: kind for kind in BUILT_IN.values()}
 _RESULTS = frozenset(kind.result for kind in BUILT_IN.values())
-# Items of tools that ran on a provider's servers. Without them a conversation is still whole: its answers are there.
+# Items of tools that a provider ran. The conversation is complete without them, because it has the answers.
 _HOSTED_ITEMS = (
     "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call",
     "mcp_list_tools",
@@ -159,8 +155,8 @@ _HOSTED_ITEMS = (
 OTHER_ITEMS = frozenset(
     ["custom_tool_call", "custom_tool_call_output", "additional_tools", *_ITEMS, *_RESULTS, *_HOSTED_ITEMS]
 )
-_DEFERRING = ("defer_loading", "allowed_callers", "output_schema")  # say nothing to a model that is offered all tools
-_SAID_BY_THE_CALL = ("name", "namespace", "caller")  # members of results
+_DEFERRING = ("defer_loading", "allowed_callers", "output_schema")  # not needed by a model that gets all tools
+_SAID_BY_THE_CALL = ("name", "namespace", "caller")  # fields of results
 
 
 class _Entry(NamedTuple):
@@ -203,7 +199,7 @@ class ToolsAsFunctions:
                 entries += _entries(ObjectReader(item, where).items("tools") or [], f"{where}.tools")
         self.tools: list[Tool] = []
         self.warnings: list[ReplyWarning] = []
-        self._hosted: dict[str, None] = {}  # a set that keeps its order
+        self._hosted: dict[str, None] = {}  # an ordered set
         self._names: dict[ClientTool, str] = {}
         plain = [entry for entry in entries if entry.namespace is None and entry.tool.get("type") == "function"]
         self._taken = {str(entry.tool.get("name")) for entry in plain}
@@ -240,7 +236,7 @@ class ToolsAsFunctions:
             return
         else:
             raise ConfigError(f"{entry.where}.type is missing: it must be a string")
-        if own in self._names:  # a search finds a tool that is there already
+        if own in self._names:  # a tool search may return a declared tool
             return
         name = self._names[own] = self._free_name(own)
         about = "\n\n".join(filter(None, (entry.about, about)))
