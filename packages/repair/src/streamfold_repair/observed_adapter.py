@@ -29,7 +29,7 @@ _MEMBERS: dict[str, frozenset[str]] = {
     "responses": _OF_ERRORS | {"type", "output"},
 }
 _FAILURES = ("error", "response.failed")
-_HALF = re.compile("[\ud800-\udfff]")  # of a character, whose other half may be in another event
+_HALF = re.compile("[\ud800-\udfff]")  # half of a surrogate pair, whose other half may be in another event
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -67,18 +67,18 @@ class ObservedAdapter(Adapter):
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         try:
             payload = parse_event(event.data)
-        except ValueError:  # words such as [DONE], or payloads without a blank line between them (sse/no_blank_lines)
+        except ValueError:  # [DONE], or payloads without a blank line between them (sse/no_blank_lines)
             first, together, _ = event.data.partition("\n")
             with suppress(ValueError):
                 self.is_well_formed = not (together and self._knows(parse_event(first))) and self.is_well_formed
             return () if self.unread else self._observed(self._adapter.decode(event))
         if not self._knows(payload):
             return ()
-        is_unknown = isinstance(payload, dict) and not payload.keys() & _MEMBERS[self.name]  # and says nothing to us
+        is_unknown = isinstance(payload, dict) and not payload.keys() & _MEMBERS[self.name]  # streamfold ignores it
         deltas = [] if is_unknown else list(self._adapter.decode(event))
         if _ESCAPED_HALF.search(event.data) and _HALF.search(json.dumps(payload, ensure_ascii=False)):
             self.is_well_formed = False
-        if self.is_well_formed and self._skips and self._patcher.is_duplicate(payload):  # nothing to hear but text
+        if self.is_well_formed and self._skips and self._patcher.is_duplicate(payload):  # only text is new
             return deltas
         self.failed = isinstance(payload, dict) and (bool(payload.get("error")) or payload.get("type") in _FAILURES)
         self.is_well_formed = self.is_well_formed and (self.failed or self._patcher.accepts(payload, event.event))

@@ -36,7 +36,7 @@ from streamfold.types import PartRef
 from .patchers.base import StreamPatcher
 
 _MOST_HELD = 2**14
-_CALL_HEADER = "\0"  # stands for id and name of a call before its arguments
+_CALL_HEADER = "\0"  # represents a call's id and name before its arguments
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class Passthrough(ReplyWriter):
         self.differs = self.ends = False
         self.left = b""
         self._said_finish: FinishReason | None = None
-        self._goes_on = False  # the client continues the answer with another request
+        self._goes_on = False  # the client will continue the answer with another request
         self._fields: dict[object, _FieldProgress] = {
             TextDelta: _FieldProgress(),
             ReasoningDelta: _FieldProgress(),
@@ -140,19 +140,19 @@ class Passthrough(ReplyWriter):
         }
         self._calls: list[_FieldProgress] = []
         self._refusals: dict[object, str] = {}  # the text so far, by the part of the answer
-        self._numbers: dict[object, int] = {}  # of the calls, by what the server knows them by
-        self._event = _PendingEvent()  # that is heard
+        self._numbers: dict[object, int] = {}  # the numbers of the calls, by the server's indexes and ids
+        self._event = _PendingEvent()  # the event that `observe` gets
         self._waiting: deque[_PendingEvent] = deque()
-        self._size = 0  # of their bytes
-        self._instead: bytes | None = None  # what the serializer writes for the first of them, if it can't follow that
-        self._due: list[_Released] = []  # and may not have gone on
-        self._gone: dict[int, Delta] = {}  # marks in events that went on, which come later: by their identity
+        self._size = 0  # the number of their bytes
+        self._instead: bytes | None = None  # the output in place of the first of them, if it can't be forwarded
+        self._due: list[_Released] = []  # deltas of events that may not have been forwarded
+        self._gone: dict[int, Delta] = {}  # extra parts of forwarded events, by identity; they are released later
         self._finished = False
-        self._passed = False  # an event, of which the serializer was told
+        self._passed = False  # an event has been forwarded, and the patcher has its deltas
 
     def fits(self, reply: Reply) -> bool:
         """Returns True if the server's events had the tool calls, texts and finish reason of the complete reply."""
-        if self._goes_on:  # nothing is final: what is incomplete, the next response may complete
+        if self._goes_on:  # the next response may complete this one
             return True
         if any(call.error and not self._patcher.shows_broken(call) for call in reply.tool_calls):
             return False
@@ -174,10 +174,10 @@ class Passthrough(ReplyWriter):
             if text_field.custom:
                 continue
             said = (text_field.name, "".join(text_field.pieces).strip() or "{}")
-            # A call that the server had called complete, and takes back at the end, is left to the client.
+            # A call that the server has marked as complete, and changes at the end, is left to the client.
             if read and (said == read[0] or (text_field.late and read[0][0] == text_field.name)):
                 del read[0]
-            elif text_field.passed < text_field.said:  # else it can't be taken back
+            elif text_field.passed < text_field.said:  # a call that was forwarded completely can't be taken back
                 others.append(said[1])
         cut = self._patcher.calls_may_be_cut and reply.finish_reason in ("length", "content_filter")
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
@@ -198,11 +198,11 @@ class Passthrough(ReplyWriter):
                     self._observe_custom(delta)
                 case ToolCallDelta() if not (
                     is_last and delta.whole and self._known(delta)
-                ):  # the last word repeats all calls
+                ):  # the last event repeats all calls
                     self._observe_call(delta, delta.index, delta.arguments)
                 case CallSummary(calls):
                     for call in calls:
-                        if not self._known(call):  # nothing but the end of the answer says it
+                        if not self._known(call):  # a call that only the end of the answer contains
                             self._observe_call(call, call.index, call.arguments)
                 case Block(index=index, call=ToolCallDelta() as call):
                     self._observe_call(replace(call, begins=True), index, call.arguments)
@@ -220,7 +220,7 @@ class Passthrough(ReplyWriter):
                     self._refusals[_place(part)] = self._refusals.get(_place(part), "") + text
                     self._expect(self._fields[RefusalDelta], delta, text)
                 case RefusalDelta(text, part) if self._refusals.get(_place(part)) != text:
-                    event.last = event.has_text = True  # only at the end it is known how much of it is new
+                    event.last = event.has_text = True  # only the end shows how much of it is new
                 case Finish(reason, raw, continues=goes_on):
                     self._said_finish, self._goes_on, event.last = reason, goes_on, True
                     words = self._patcher.end_words
@@ -254,13 +254,13 @@ class Passthrough(ReplyWriter):
             self.differs = self.differs or not call.name or (needs_id and not call.id)
         text_field, text_said = self._calls[number], text
         if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, text_field.id)):
-            self.differs = True  # another call under the same number, or a head that clients would add to the first one
+            self.differs = True  # another call with the same number, or an id and a name that clients would append
         self._numbers.update(dict.fromkeys(keys, number))
         if call.whole:
             before = "".join(text_field.pieces)
             self.differs = self.differs or bool(text and not text.startswith(before))
             text = text[len(before) :]
-        # Calls whose pieces are mixed are written one behind the other, for readers that go one by one.
+        # Calls with mixed pieces are written one after the other, because many clients expect that.
         self.differs = self.differs or bool(text and number != len(self._calls) - 1)
         text_field.pieces.append(text)
         told = replace(call, index=number, arguments=text, whole=False, ended=None, begins=False)
@@ -290,7 +290,7 @@ class Passthrough(ReplyWriter):
         text_field.said += len(text)
         self._event.deltas.append(delta)
         self._event.has_text = self._event.has_text or not isinstance(delta, ToolCallDelta)
-        if text_field is not self._fields[RefusalDelta]:  # which is shown at the end alone, and in the same words
+        if text_field is not self._fields[RefusalDelta]:  # a refusal is only released at the end, unchanged
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
@@ -309,7 +309,7 @@ class Passthrough(ReplyWriter):
         if (text_field := shown.text_field) is not None:
             if text_field.ahead.startswith(shown.text):
                 text_field.ahead = text_field.ahead[len(shown.text) :]
-            elif not isinstance(delta, RefusalDelta):  # which the end of the answer says, in the server's words
+            elif not isinstance(delta, RefusalDelta):  # the end of the answer contains the refusal unchanged
                 self.differs = True
         self._due.append(shown)
         return b""
@@ -317,9 +317,7 @@ class Passthrough(ReplyWriter):
     def _shown(self, delta: Delta) -> _Released:
         """Returns a released delta, together with the text that the delta adds and the end position of this text."""
         match delta:
-            case ToolCallDelta(
-                index=int(number), whole=False
-            ):  # whole ones are the end of the answer, and say all of the call
+            case ToolCallDelta(index=int(number), whole=False):  # complete ones come at the end of the answer
                 text_field = self._fields.setdefault(number, _FieldProgress())
                 if text_field.shown == 0 and not (text_field.name == delta.name and text_field.id in (None, delta.id)):
                     self.differs = True

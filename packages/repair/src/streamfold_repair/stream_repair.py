@@ -69,7 +69,7 @@ _PATCHERS: dict[str, Any] = {
     "kimi": ChatStreamPatcher,
     "responses": ResponsesStreamPatcher,
 }
-# Defects that a client would read differently than we did. Others are only reported.
+# Defects that a client would parse in another way than streamfold. Other defects are only reported.
 _REPAIRED: frozenset[WarningCode] = frozenset(
     {
         "duplicate_id",
@@ -88,11 +88,11 @@ _REPAIRED: frozenset[WarningCode] = frozenset(
         "unseparated_events",
     }
 )
-# An event with its data, and comments before it. Clients differ in what they make of everything else.
+# An event with its data, and comments before it. Clients parse everything else in different ways.
 _EVENT = re.compile(
     rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:data|event|id|retry):|:)[^\r\n]*(?:\r\n|\n|\r))*(?:data:[^\r\n]*)?\s*"
 )
-# What is forwarded after the end: comments, blank lines, and `[DONE]`.
+# Bytes that are forwarded after the end: comments, blank lines, and `[DONE]`.
 _AFTER_END = re.compile(
     rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r))*(?:(?:(?:event|id|retry):[^\r\n]*(?:\r\n|\n|\r))*data: ?\[DONE\]\s*)?"
 )
@@ -185,9 +185,9 @@ class StreamRepair(_Repair):
             **self._options,
         )
         self._scanner = EventScanner()
-        self._raw = b""  # of the event that is arriving
+        self._raw = b""  # the bytes of the event that is arriving
         self._largest = repairs.limits.event_bytes
-        self._warnings = 0  # so many have been looked at
+        self._warnings = 0  # the number of warnings that `_passed` has read
         self._ended = False
 
     @property
@@ -228,7 +228,7 @@ class StreamRepair(_Repair):
         if self._unread:
             return self._unchanged(raw)
         if self._passthrough.passes and interrupted and not self._rewriter.whole:
-            out = self._passthrough.break_off()  # `raw` is no whole event: readers of events ignore it
+            out = self._passthrough.break_off()  # `raw` isn't a complete event, so clients ignore it
             self._check_end()
             return out
         if self._passthrough.passes:
@@ -259,7 +259,7 @@ class StreamRepair(_Repair):
         raw, self._raw = self._raw, b""
         if self._unread:
             return self._unchanged(raw) if self._rewriter.done else raw
-        # A part of an event that is too large would be read together with the error.
+        # Clients would parse a part of a too large event together with the error event.
         if not ends or (self._rewriter.error is not None and len(raw) > self._largest):
             out = self._passthrough.break_off()
             self._check_end()
@@ -334,7 +334,7 @@ class WholeRepair(_Repair):
         except UpstreamError as error:
             self._report(decoder.warnings, None, error)
             raise
-        except StreamError as error:  # a page, a file, the body of a test
+        except StreamError as error:  # for example a web page or a file
             raise UnreadError from error
         for call in decoder.reply.tool_calls:
             if call.error and not self._serializer.shows_broken(call):
@@ -360,10 +360,10 @@ def _tools_of(entries: Iterable[Any]) -> tuple[Tool, ...]:
 
 def _choice_of(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
     """Returns the tool choice of a request, or "auto" if the request chooses no function tool."""
-    if isinstance(choice, Mapping) and choice.get("type") == "none":  # Anthropic's word
+    if isinstance(choice, Mapping) and choice.get("type") == "none":  # the form of the Messages API
         return "none"
     try:
-        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name to go by
+        return read_tool_choice(read_tool_choice(choice, tools), tools)  # hosted tools have no name
     except ConfigError:
         return "auto"
 

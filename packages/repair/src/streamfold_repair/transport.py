@@ -17,8 +17,8 @@ __all__ = ["BaseRepairTransport"]
 
 _OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"content-type")
 _EVENTS = "text/event-stream"
-_PAGES = "text/html"  # of a proxy, for people: no answer of a model
-_SENT_AGAIN = (408, 409, 429)  # statuses below 500 with which SDKs send a request again
+_PAGES = "text/html"  # a proxy's page for people, not a model's answer
+_SENT_AGAIN = (408, 409, 429)  # statuses below 500 after which SDKs retry a request
 _UNREADABLE = 422
 
 
@@ -97,13 +97,13 @@ class BaseRepairTransport:
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
-        if api is None or body is None or body.get("n") not in (None, 1):  # several answers in one: not ours to sort
+        if api is None or body is None or body.get("n") not in (None, 1):  # several answers
             return None
         kind = response.headers.get("content-type", "").lower()
         if kind.startswith(_PAGES):
             return None
         stream = bool(body.get("stream")) or kind.startswith(_EVENTS)
-        # A server that says how long its answer is has not streamed it, whatever the client asked for.
+        # A server that sends `content-length` hasn't streamed the response, even if the client requested a stream.
         sized = "content-length" in response.headers and not kind.startswith(_EVENTS)
         at_once = not stream or sized or response.is_stream_consumed
         return _RequestDetails(api, body, stream, at_once, Redactor(secrets_in_headers(request.headers.items())))
@@ -128,8 +128,8 @@ class BaseRepairTransport:
         except (UnreadError, http.DecodingError):
             return response
         except StreamError as error:
-            # Clients raise an error for the status alone. It must not be one that makes them send the request again,
-            # because the provider has answered it.
+            # Clients raise an error because of the status. They must not retry the request, because the provider has
+            # answered it.
             status = getattr(error, "status_code", None)
             status = status if status in range(400, 500) and status not in _SENT_AGAIN else _UNREADABLE
             return _remade(http, response, repair.repaired, status, content=data)
@@ -160,7 +160,7 @@ class _RequestDetails(NamedTuple):
 def _json_body(request: Any) -> Mapping[str, Any] | None:
     try:
         body = json.loads(request.content)
-    except (ValueError, _library(request).RequestNotRead):  # an upload, which no model's API takes
+    except (ValueError, _library(request).RequestNotRead):  # an upload
         return None
     return body if isinstance(body, dict) else None
 
@@ -168,7 +168,7 @@ def _json_body(request: Any) -> Mapping[str, Any] | None:
 def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = None, **body: Any) -> Any:
     kind = response.headers.get("content-type", "application/json") if "content" in body else _EVENTS
     body = {"content": body["events"]} if "events" in body else body
-    if "content" in body and not response.is_stream_consumed:  # then it can be read in pieces, as what it stands for
+    if "content" in body and not response.is_stream_consumed:  # then the client may read it in pieces
         body = {"stream": _bodies(http)[2](body["content"])}
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
     return http.Response(

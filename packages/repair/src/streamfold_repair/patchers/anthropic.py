@@ -39,13 +39,13 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), **others)
         self._message: dict[str, Any] = {}
-        self._blocks = 0  # that have begun there
-        self._is_open = False  # the last of them
+        self._blocks = 0  # the number of the server's blocks that have begun
+        self._is_open = False  # whether the last of them is open
         self._end_of_message: dict[str, Any] = {}
-        self._starts: dict[str, dict[str, Any]] = {}  # members of the next block of a kind
-        self._silent: dict[Any, Any] = {}  # the kinds of blocks of which no text has come, by their positions there
-        self._foreign: dict[Any, int] = {}  # positions of blocks of other kinds: there, and here
-        self._written_there: set[Any] = set()  # positions there of the blocks that are written from deltas
+        self._starts: dict[str, dict[str, Any]] = {}  # other fields of the next block of each kind
+        self._silent: dict[Any, Any] = {}  # the kinds of blocks without text, by server position
+        self._foreign: dict[Any, int] = {}  # the written positions of blocks of other kinds, by server position
+        self._written_there: set[Any] = set()  # the server positions of the blocks that are written from deltas
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
@@ -55,7 +55,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 yield {"type": "function", "function": function}
 
     def accepts(self, payload: Any, name: str) -> bool:
-        if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # its clients go by the name
+        if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # clients use the event name
             return False
         match payload:
             case {"type": "message_start", "message": {"content": [], "usage": dict()}}:
@@ -68,7 +68,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 return self._is_open and number == self._blocks - 1
             case {"type": "content_block_stop", "index": int(number)}:
                 is_open, self._is_open = self._is_open, False
-                return not self._message or (is_open and number == self._blocks - 1)  # before it, it means nothing
+                return not self._message or (is_open and number == self._blocks - 1)  # otherwise clients ignore it
             case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
                 return bool(self._message) and not self._is_open
         return payload.get("type") not in _EVENTS
@@ -127,7 +127,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
     def _see_stop(self, number: Any) -> None:
         if number in self._foreign:
             self.send({"type": "content_block_stop", "index": self._foreign.pop(number)})
-        elif (kind := self._silent.pop(number, "")) in self._starts:  # an empty block: some clients need one in a turn
+        elif (kind := self._silent.pop(number, "")) in self._starts:  # an empty block, which some clients need
             self.stop_block()
             self.switch_block(kind)
             self.stop_block()
@@ -135,7 +135,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
             self.stop_block()
 
     def start_message(self) -> dict[str, Any]:
-        usage = {"input_tokens": 0, "output_tokens": 0}  # clients demand it; more is not to be made up
+        usage = {"input_tokens": 0, "output_tokens": 0}  # clients require these two counts; others aren't invented
         start = {**super().start_message(), "usage": usage}
         return {**start, **self._message, "content": [], "stop_reason": None}
 
@@ -163,7 +163,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 pass  # the deltas of the event have been written
             case {"type": "content_block_stop"}:
                 self._see_stop(number)
-            case _:  # of another kind than we know
+            case _:  # an unknown event
                 self.send(value)
 
     def write_end(self) -> None:
@@ -175,9 +175,9 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         said, reason, finish = self._end_of_message, delta["stop_reason"], self.finish_reason
         if finish is not None and finish.raw and reason is not None and not self.has_calls:
             own, written = ANTHROPIC_STOP_REASONS.get(finish.raw), ANTHROPIC_STOP_REASONS.get(reason)
-            if finish.reason == "unknown" or own == written:  # else the blocks that were written contradict it
+            if finish.reason == "unknown" or own == written:  # otherwise it contradicts the written blocks
                 reason = finish.raw
-        least = {"output_tokens": usage["output_tokens"]}  # of those in message_start nothing is to be taken back
+        least = {"output_tokens": usage["output_tokens"]}  # the counts in message_start stay valid
         delta = {**delta, **dict_or_empty(said.get("delta")), "stop_reason": reason}
         return {**said, "type": "message_delta", "delta": delta, "usage": dict_or_empty(said.get("usage")) or least}
 

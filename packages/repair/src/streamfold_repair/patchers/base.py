@@ -10,7 +10,7 @@ from streamfold import Reply
 from streamfold.adapters import ExtraPart
 from streamfold.serving import StreamSerializer
 
-UNMODELLED = "seen"  # the name of an `ExtraPart` with the members of an event that have no delta, for `write_extra`
+UNMODELLED = "seen"  # the name of an `ExtraPart` with the fields of an event that no delta contains
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:

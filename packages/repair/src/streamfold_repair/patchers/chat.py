@@ -18,8 +18,8 @@ from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 _WRITTEN = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
 _WRITTEN_OF_CHOICE = frozenset({"index", "delta", "message", "finish_reason"})
 _WRITTEN_OF_DELTA = frozenset({"role", "content", "refusal", "tool_calls", "function_call", *CHAT_REASONING_MEMBERS})
-_SCALAR = (str, int, float, type(None))  # values that each event of an answer repeats: the last one is enough
-_OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # which every chunk of the API has
+_SCALAR = (str, int, float, type(None))  # values that each event repeats, so that the last one is enough
+_OF_THE_ANSWER = ("system_fingerprint", "service_tier")  # fields of every chunk
 
 
 class ChatStreamPatcher(ChatSerializer, StreamPatcher):
@@ -37,21 +37,21 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         options = request.get("stream_options")
         wanted = isinstance(options, Mapping) and options.get("include_usage") is True
         super().__init__(id="", model=str(request.get("model") or ""), include_usage=wanted, **others)
-        self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice and delta
-        self._scalars: dict[str, Any] = {}  # of chunks
-        self._last_scalars: dict[str, Any] = {}  # of the last chunk
-        self._listed: dict[str, int] = {}  # how many entries each list of the deltas has had
-        self._counts_beside_choice = False  # usage came in a chunk that has a choice
+        self._rest: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})  # of chunk, choice, delta
+        self._scalars: dict[str, Any] = {}  # other scalar fields of chunks
+        self._last_scalars: dict[str, Any] = {}  # those of the last chunk
+        self._listed: dict[str, int] = {}  # the number of entries in each list of the deltas
+        self._counts_beside_choice = False  # the usage arrived in a chunk with a choice
         self._has_model = False
-        self._custom: dict[Any, SerializedCall] = {}  # by their number there
-        self._numbers: set[int] = set()  # those of the server's calls
-        self._choices = 0  # so many have begun
-        self._has_text = False  # a delta had some
-        self._followed: set[int] = set()  # of these, those in chunks that went on as they came
+        self._custom: dict[Any, SerializedCall] = {}  # calls of custom tools, by the server's index
+        self._numbers: set[int] = set()  # the indexes of the server's calls
+        self._choices = 0  # the number of choices that have begun
+        self._has_text = False  # a delta had text
+        self._followed: set[int] = set()  # the indexes of the calls in forwarded chunks
         self._reasoning_names: dict[str, None] = {}
-        self._around: Any = None  # what the last chunk says around its text
-        # A request with `functions` is answered with one `function_call`, which has no id. Programs that send it read
-        # nothing else: https://platform.openai.com/docs/api-reference/chat/object (deprecated).
+        self._around: Any = None  # the last chunk without its text
+        # The answer to a request with `functions` has one `function_call`, which has no id. Programs that send
+        # `functions` read nothing else: https://platform.openai.com/docs/api-reference/chat/object (deprecated).
         self._has_functions = bool(request.get("functions"))
         forced = self.tool_choice if not self._has_functions else request.get("function_call")
         self.reason_names_calls = not isinstance(forced, NamedTool | Mapping)  # OpenAI ends such a call with `stop`
@@ -72,7 +72,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
 
     def accepts(self, payload: Any, name: str) -> bool:
         choices = payload.get("choices", []) if isinstance(payload, dict) else None
-        # OpenAI's helper passes over chunks that do not say that they are chunks.
+        # OpenAI's stream helper ignores chunks without this `object`.
         is_chunk = not choices or payload.get("object") == "chat.completion.chunk"
         right = is_chunk and isinstance(choices, list) and all(map(self._is_choice, choices))
         return right and all(map(self._counts, _entries(payload)))
@@ -91,7 +91,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
                     if not named or not _are_texts([named.get("name"), named.get("arguments")]):
                         return False
                     self.calls_have_ids = False
-                in_order = 0 <= place <= self._choices  # clients put choices in a list (llamacpp/two_choices)
+                in_order = 0 <= place <= self._choices  # clients store choices in a list (llamacpp/two_choices)
                 self._choices = max(self._choices, place + 1)
                 self._has_text = self._has_text or bool(delta.get("content"))
                 in_order = in_order and (bool(delta) or self._has_told(choice.get("message")))
@@ -226,7 +226,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
     def feed(self, delta: Delta) -> bytes:
         if not (isinstance(delta, ToolCallDelta) and delta.ended):
             return super().feed(delta)
-        kept, self._rest = self._rest, ({}, {}, {})  # the end of a call says nothing of the event that it precedes
+        kept, self._rest = self._rest, ({}, {}, {})  # the end of a call doesn't belong to the event that follows
         out = super().feed(delta)
         self._rest = kept
         return out
@@ -256,7 +256,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         if self._counts_beside_choice:  # by OpenRouter, whose clients take the choice of every chunk (magentic 0.41)
             self.include_usage = False
         if self.usage is not None and not self.include_usage:
-            # Programs that did not ask for usage take the choice of every chunk.
+            # Programs that didn't request usage read the choice of every chunk.
             self._rest[0]["usage"] = self.usage_object(self.usage)
             if self.finish_reason is None and not self.fill_finish_reason:
                 self.write_delta({})
@@ -288,7 +288,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         if isinstance(content, str | None) and (content or None) != written["content"]:
             repaired["content"] = written["content"]
         is_told = any(given.get(name) for name in (*CHAT_REASONING_MEMBERS, "reasoning_details"))
-        if reply.reasoning and not is_told and ("content" in repaired or not given):  # it was read elsewhere
+        if reply.reasoning and not is_told and ("content" in repaired or not given):  # it was in another field
             repaired["reasoning_content"] = reply.reasoning
         if repaired:
             message = {name: value for name, value in {**given, **repaired}.items() if name != "function_call" or value}
@@ -308,7 +308,7 @@ def _is_entry(call: Any) -> bool:
         case {"index": int(), "custom": dict()}:
             return True
         case {"index": int(), "function": dict(function)}:
-            # OpenAI's helper passes over others, and takes the last type that came (calls/empty_id_and_name).
+            # OpenAI's stream helper ignores other types, and uses the last type (calls/empty_id_and_name).
             typed = call.get("type", None if call.get("id") else "function") == "function"
             return typed and _are_texts([call.get("id"), function.get("name"), function.get("arguments")])
     return False

@@ -33,7 +33,7 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         self._rest: dict[str, Any] = {}
         self._candidate_rest: dict[str, Any] = {}
         self._text_rest: dict[str, Any] = {}
-        self._calls_there: list[dict[str, Any]] = []  # as they came
+        self._calls_there: list[dict[str, Any]] = []  # the server's parts with calls
 
     @staticmethod
     def tools(request: Mapping[str, Any]) -> Iterable[Any]:
@@ -68,14 +68,14 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
         if isinstance(part.get("functionCall"), dict):
             self._calls_there.append(part)
             return
-        if isinstance(answered := part.get("functionResponse"), dict):  # by the server: the call is not the client's
+        if isinstance(answered := part.get("functionResponse"), dict):  # the server ran the call itself
             name = answered.get("name")
             for call in [one for one in self._calls_there if one["functionCall"].get("name") == name][:1]:
                 self._calls_there.remove(call)
                 self.write_part(call)
         if "text" in part and (part["text"] or len(part) == 1):
             self._text_rest = {name: value for name, value in part.items() if name not in ("text", "thought")}
-        else:  # of another kind, or nothing but a signature
+        else:  # of another kind, or only a signature
             self.write_part(part)
 
     def write_text(self, delta: TextDelta) -> None:

@@ -26,7 +26,7 @@ from streamfold.types import PartRef
 
 from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
 
-# The members of items that are written from what the engine read.
+# The fields of items that are written from deltas.
 _WRITTEN_ITEMS = {
     "message": frozenset({"id", "type", "status", "role", "content"}),
     "reasoning": frozenset({"id", "type", "summary", "content"}),
@@ -35,7 +35,7 @@ _WRITTEN_ITEMS = {
 _WRITTEN = frozenset(
     {"type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "response"}
 )
-_PARTS = {  # by the event that begins them, and the type of the part
+_PARTS = {  # by the event that begins a part, and the type of the part
     (f"{kind.part_events}.added", kind.empty["type"]): kind for kind in RESPONSES_PART_KINDS.values()
 }
 _OF_THE_START = ("id", "model", "created_at")
@@ -52,21 +52,21 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def __init__(self, *, request: Mapping[str, Any], **others: Any) -> None:
         super().__init__(id="", model=str(request.get("model") or ""), request=request, **others)
-        self._text_places: dict[type[Delta], PartRef] = {}  # the places of the last texts, by their kinds
-        self._rest: dict[str, Any] = {}  # members of the last text event
-        self._items: dict[Any, dict[str, Any]] = {}  # by their id, or position there: what the server said of them last
-        self._places: dict[int, int | None] = {}  # of written items: their positions there, by those here
-        self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by position and id there: position, item here
+        self._text_places: dict[type[Delta], PartRef] = {}  # the places of the last texts, by kind
+        self._rest: dict[str, Any] = {}  # other fields of the last text event
+        self._items: dict[Any, dict[str, Any]] = {}  # the server's latest items, by id or server position
+        self._places: dict[int, int | None] = {}  # the server positions of written items, by written position
+        self._hosted: dict[int | str, tuple[int, dict[str, Any]]] = {}  # by the server's position and id
         self._written_ids: set[str] = set()
-        self._added: dict[Any, str | None] = {}  # by position there: the ids of the items that have begun
-        self._parts: dict[Any, int] = {}  # by position there: how many parts of the content have begun
-        self._calls: set[str] = set()  # ids of items that are calls, and that events have brought
-        self._unended: set[Any] = set()  # the positions of those that have not ended
-        self._told: set[Any] = set()  # the positions of calls whose arguments have come, in pieces or from the start
-        self._followed_items = 0  # so many of the output came in events that were forwarded
+        self._added: dict[Any, str | None] = {}  # the ids of the items that have begun, by server position
+        self._parts: dict[Any, int] = {}  # the numbers of parts that have begun, by server position
+        self._calls: set[str] = set()  # the ids of the calls in the events so far
+        self._unended: set[Any] = set()  # the server positions of the items that have not ended
+        self._told: set[Any] = set()  # the server positions of the calls whose arguments have arrived
+        self._followed_items = 0  # the number of output items in forwarded events
         self._has_failed = False  # the server has sent an error
         self._seen = False  # the server has sent a response object
-        self._cut = False  # an item has ended before it was whole (fixtures/responses/item_incomplete)
+        self._cut = False  # an item has ended incomplete (fixtures/responses/item_incomplete)
 
     def accepts(self, payload: Any, name: str) -> bool:
         if not isinstance(payload, dict):
@@ -76,7 +76,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             return kind == "response.created" or not kind.startswith("response.")
         item, listed = dict_or_empty(payload.get("item")), dict_or_empty(payload.get("response")).get("output")
         self._cut = self._cut or any(one.get("status") == "incomplete" for one in (item, *dicts_in(listed)))
-        if kind == "response.completed" and self._cut:  # of which programs look at this word alone
+        if kind == "response.completed" and self._cut:  # clients only check for this event type
             return False
         if item.get("call_id"):
             self._calls.update(_ids(item))
@@ -84,7 +84,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if any(_ids(one).isdisjoint(self._calls) for one in dicts_in(listed) if one.get("call_id")):
             return False
         if kind == "response.output_item.added":
-            is_new = self._added.get(output) is None or not item  # which says nothing
+            is_new = self._added.get(output) is None or not item  # an empty item
             if is_new:
                 self._added[output] = self._added.get(output) or _key(item)
             self._unended.add(output)
@@ -93,7 +93,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
             self._unended.discard(output)
-            if output not in self._added:  # nothing has begun there: clients take all of it from here
+            if output not in self._added:  # clients take the complete item from this event
                 return isinstance(output, int)
             return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
         if kind == "response.content_part.added":
@@ -125,7 +125,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
     def advance_past(self, payload: Any) -> bytes | None:
         written = super().advance_past(payload)
         if written is None and isinstance(number := payload.get("sequence_number"), int):
-            self.sequence_number = number + 1  # whatever was written on the way was not sent
+            self.sequence_number = number + 1  # the patcher's own output was discarded
         return written
 
     def follows(self, payload: Any) -> bool:
@@ -175,7 +175,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             for at, one in enumerate(dicts_in(response.get("output"))):
                 if one.get("type") in _WRITTEN_ITEMS:
                     self._see_item(one, {"output_index": at}, done=True)
-                elif _key(one) in self._hosted:  # others are written where they stand among the texts
+                elif _key(one) in self._hosted:  # others are written at their places among the texts
                     self._see_hosted(one, None, done=True)
         elif item and item.get("type") in _WRITTEN_ITEMS:
             self._see_item(item, payload, done=kind.endswith("done"))
@@ -208,7 +208,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self.model = str_or_none(response.get("model")) or self.model
             created = response.get("created_at")
             self.created = int(created) if isinstance(created, int | float) else self.created
-        if not self._seen:  # nothing of what the server leaves out is to be made up
+        if not self._seen:  # fields that the server leaves out aren't invented
             begun: dict[str, Any] = {name: self.response[name] for name in _OF_THE_START if name in self.response}
             self._seen, self.response = True, {"object": "response", "status": "in_progress", "output": [], **begun}
         self.response |= {name: value for name, value in response.items() if name not in _OF_THE_END}
@@ -218,7 +218,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if key is None:
             return
         silent = item["type"] in ("message", "reasoning") and not _text_of(item)
-        if done and silent and key not in self._written_ids:  # it says nothing to us, and the next turn may need it
+        if done and silent and key not in self._written_ids:  # an item without text, which the next request may need
             self.open_item(item["type"], PartRef(int_or_none(payload.get("output_index")), key))
 
     def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
@@ -250,7 +250,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def write_reasoning(self, delta: ReasoningDelta) -> None:
         place = self._place_of(delta)
-        if not delta.text:  # it reasoned, and does not show what
+        if not delta.text:  # the provider hides the reasoning
             unwritten = (key for key, item in self._items.items() if item["type"] == "reasoning")
             place = PartRef(item=next((key for key in unwritten if key not in self._written_ids), None))
         super().write_reasoning(ReasoningDelta(delta.text, place))
@@ -270,7 +270,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def add_item(self, item: dict[str, Any]) -> int:
         said = self._items.get(item.get("id", ""), {})
-        if said.get("type") == item["type"] == "message":  # its phase, by which clients parse its text
+        if said.get("type") == item["type"] == "message":  # such as the phase, which decides how clients parse the text
             item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
         return super().add_item(item)
 
@@ -287,7 +287,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
         for name in ("content", "summary"):
             if name in said and _said(said[name]) == _said(item.get(name)):
-                item[name] = said[name]  # with log probabilities, citations, and whatever else its parts have
+                item[name] = said[name]  # with log probabilities, citations and other fields of its parts
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the server's item for a written item without an id. Finds it by its text and, if known, by its
@@ -325,7 +325,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 self._see_hosted(value, None, done=True)
 
     def passes_over(self, raw: bytes) -> bool:
-        # OpenAI ends a failed answer with `error` and `response.failed`; there are clients that read only the second.
+        # OpenAI ends a failed answer with `error` and `response.failed`. Some clients only read the second event.
         if not self._has_failed:
             return False
         lines = raw.decode(errors="replace").splitlines()
@@ -345,7 +345,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         functions = [call for call in reply.tool_calls if call.kind == "function"]
         wanted = [(call.id, call.name, call.raw_arguments or "{}") for call in functions]
         if given == wanted or [("", *one[1:]) for one in wanted] == given[:1]:
-            return body  # one call needs no id to be told from others
+            return body  # a single call needs no id
         messages = [item for item in output if item.get("type") == "message"]
         text = _said([part for item in messages for part in dicts_in(item.get("content")) if "refusal" not in part])
         for item in messages if text != reply.text else ():
@@ -357,7 +357,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             for number, (call_id, name, arguments) in enumerate(wanted)
         ]
         written: list[dict[str, Any]] = []
-        for item in output:  # each in its place, and those that were read in the text behind
+        for item in output:  # each call at its place; calls in the text of a message come last
             found = next((call for call in calls if call["call_id"] == item.get("call_id")), None)
             if not _is_call(item):
                 written.append(item)
