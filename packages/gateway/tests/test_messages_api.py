@@ -250,7 +250,7 @@ async def test_broken_arguments_are_an_error(stream: bool) -> None:
     async with behind(text("Hi") + call(entry(0, "a", "f", '{"a":')) + fin("tool_calls") + DONE) as client:
         answer = await ask(client, stream=stream)
     if stream:
-        assert payloads(answer.content)[-1]["error"]["message"] == "the arguments of f are broken or not complete"
+        assert payloads(answer.content)[-1]["error"]["message"] == "the arguments of f aren't a complete JSON object"
     else:
         assert (answer.status_code, answer.json()["type"]) == (502, "error")
 

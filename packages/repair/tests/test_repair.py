@@ -384,7 +384,7 @@ async def test_a_whole_call_without_an_object_for_its_arguments(said: Any) -> No
     message = {"id": "m", "type": "message", "role": "assistant", "content": [block], "stop_reason": "tool_use"}
     repair = RepairSettings().whole("anthropic", {})
     body = json.dumps({**message, "usage": {"input_tokens": 1, "output_tokens": 1}}).encode()
-    with pytest.raises(ProtocolError, match="the arguments of f are broken or not complete") as failed:
+    with pytest.raises(ProtocolError, match="the arguments of f aren't a complete JSON object") as failed:
         repair.repair(body)
     assert failed.value.partial is not None
     assert failed.value.partial.tool_calls == []

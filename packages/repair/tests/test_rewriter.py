@@ -451,7 +451,7 @@ def test_broken_arguments_are_never_a_call_that_can_be_run(adapter: str, api: st
         assert not any(map(looks_whole, written_calls(out).values()))
         return
     assert b"functionCall" not in out
-    with pytest.raises(UpstreamError, match=r"the arguments of f0? are broken or not complete"):
+    with pytest.raises(UpstreamError, match=r"the arguments of f0? aren't a complete JSON object"):
         read(api, out)
 
 
@@ -484,5 +484,5 @@ def test_a_call_that_may_lack_its_arguments(api: str) -> None:
     body += fin("tool_calls") + DONE
     assert [made.error for made in read("chat", body).tool_calls] == ["invalid_json", None]
     made = StreamRewriter("chat", ReplyWriter(serializer(api)))
-    with pytest.raises(UpstreamError, match="the arguments of f are broken or not complete"):
+    with pytest.raises(UpstreamError, match="the arguments of f aren't a complete JSON object"):
         read(api, made.feed(body) + made.close())

@@ -244,7 +244,7 @@ class DeltaOrder:
             if call.error and not (
                 serializer.shows_broken(call) if serializer else not is_complete_object(call.raw_arguments)
             ):
-                raise ProtocolError(f"the arguments of {call.name} are broken or not complete", retryable=True)
+                raise ProtocolError(f"the arguments of {call.name} aren't a complete JSON object", retryable=True)
         ends = [self._ends.get(call.id) for call in reply.tool_calls]
         fitting = {end.index for end in ends if end is not None and end.ended is None}
         if broken := [name for number, name in enumerate(self._begun) if number not in fitting]:

@@ -118,7 +118,7 @@ class Passthrough(ReplyWriter):
         texts: True to compare texts, too. This is necessary if a dialect parses tool calls in texts.
 
     Attributes:
-        passes: True as long as no event has needed repair.
+        passes: True until an event needs repair.
         differs: True if the released deltas differ from the server's events.
         ends: True if the last event only ends the response.
         left: the text that was still delayed when the response broke off.
@@ -294,8 +294,7 @@ class Passthrough(ReplyWriter):
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases deltas, in order. Before the first repair, returns no bytes. After it, returns the events that the
-        patcher writes."""
+        """Releases deltas, in order. Returns the events that the patcher writes, or no bytes before the first repair."""
         return b"".join(map(self._release, deltas))
 
     def _release(self, delta: Delta) -> bytes:
@@ -330,7 +329,7 @@ class Passthrough(ReplyWriter):
         return _Released(delta, text_field, text, text_field.shown)
 
     def end(self) -> bytes:
-        """Ends the response. Before the first repair, returns no bytes. After it, returns the patcher's last events."""
+        """Ends the response. Returns the patcher's last events, or no bytes if no event needed repair."""
         self._finished = True
         return b"" if self.passes else self._patcher.finish()
 

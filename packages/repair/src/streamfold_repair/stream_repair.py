@@ -338,7 +338,7 @@ class WholeRepair(_Repair):
             raise UnreadError from error
         for call in decoder.reply.tool_calls:
             if call.error and not self._serializer.shows_broken(call):
-                broken = ProtocolError(f"the arguments of {call.name} are broken or not complete")
+                broken = ProtocolError(f"the arguments of {call.name} aren't a complete JSON object")
                 broken.partial = replace(decoder.reply, tool_calls=[])
                 self._report(decoder.warnings, None, broken)
                 raise broken

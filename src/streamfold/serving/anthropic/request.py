@@ -58,9 +58,9 @@ def parse_anthropic_request(body: Any, *, native: bool = False) -> Request:
     tools = _tools(entries, native)
     choice, parallel = _choice(fields.object("tool_choice"), tools)
     if not native and fields.any("mcp_servers"):
-        raise ConfigError("mcp_servers can't be used with this model: its provider does not run them")
+        raise ConfigError("mcp_servers can't be used with this model: its provider doesn't run MCP servers")
     if not native and isinstance(body.get("container"), Mapping):
-        raise ConfigError("container can't be used with this model: its provider has no skills")
+        raise ConfigError("container can't be used with this model: its provider doesn't support Agent Skills")
     output, thinking = fields.object("output_config"), fields.object("thinking")
     older = fields.object("output_format")
     wanted = (output.object("format") if output else None) or older

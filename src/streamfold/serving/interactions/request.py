@@ -1,9 +1,9 @@
 """Parses the requests that clients of Google's Interactions API send. The input is a text, a list of contents, or a
 list of steps.
 
-The parser refuses a field with ConfigError if the request has another meaning without it. Such fields belong to
-interactions that Google stores or runs in the background or, if the provider has another API, to tools that Google
-runs. Other fields that only the Interactions API has go to `extra_body`.
+The parser raises ConfigError for a field that it can't leave out without changing the meaning of the request. Such
+fields belong to interactions that Google stores or runs in the background or, if the provider has another API, to tools
+that Google runs. Other fields that only the Interactions API has go to `extra_body`.
 """
 
 from __future__ import annotations

@@ -250,7 +250,8 @@ class CallItem:
         self.carry(call)
 
     def carry(self, call: SerializedCall) -> None:
-        """Adds the fields that a provider has added to a tool call. Some providers send them after the arguments."""
+        """Adds the fields that a provider has added to a tool call. Some providers send these fields after the
+        arguments."""
         self.item |= {name: value for name, value in (call.extra or {}).items() if name in _EXTRAS}
 
     def piece(self, text: str) -> _Events:

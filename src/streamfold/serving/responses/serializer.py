@@ -90,7 +90,7 @@ def compaction_object(
 
 
 def new_response_object(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response object for a response that hasn't begun yet. Its id and model aren't set yet."""
+    """Returns the response object for a response that hasn't begun yet. The object's id and model aren't set yet."""
     said = {
         name: value for name, value in request.items() if name in _DEFAULTS and name not in _OWN and value is not None
     }

@@ -177,7 +177,7 @@ def has_only_function_tools(body: Mapping[str, Any]) -> bool:
 
 
 class ToolsAsFunctions:
-    """Converts the tools of a request, and then its items and its tool choice.
+    """Converts the tools, the input items and the tool choice of a request to functions and calls of functions.
 
     Args:
         tools: the tools of the request.
