@@ -268,7 +268,7 @@ class ResponsesSerializer(StreamSerializer):
             return
         cited, self._cited = self._cited, []
         for annotation in cited if kind is TEXT else ():
-            self._annotate(current, annotation)
+            self._annotate(current, annotation, len(current.item["content"]) - 1)
         at, part = current.position, current.end_part(self.said)
         self.write_event(f"{kind.events}.done", **at, **{kind.member: part[kind.member]}, **kind.more)
         self.write_event(f"{kind.part_events}.done", **at, part=part)
@@ -344,11 +344,9 @@ class ResponsesSerializer(StreamSerializer):
             self._item(value)
             self._complete(value)
 
-    def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int = -1) -> None:
+    def _annotate(self, current: OpenItem, annotation: dict[str, Any], number: int) -> None:
         part = current.item["content"][number]
-        at = {**current.position, "annotation_index": len(part["annotations"])}
-        if number >= 0:
-            at["content_index"] = number
+        at = {**current.position, "content_index": number, "annotation_index": len(part["annotations"])}
         part["annotations"] = [*part["annotations"], annotation]
         self.write_event("response.output_text.annotation.added", **at, annotation=annotation)
 
@@ -369,9 +367,9 @@ class ResponsesSerializer(StreamSerializer):
         the client's text differs from the provider's, for example because a dialect removed tool call markup."""
         current = self.current_item
         written = current.item["content"] if current is not None and current.item["type"] == "message" else []
-        texts = [part for part in written if part["type"] == "output_text"]
+        places = [number for number, part in enumerate(written) if part["type"] == "output_text"]
         open_text = "".join(current.pieces) if current is not None and current.kind is TEXT else ""
-        if "".join([part["text"] for part in texts]) + open_text != text_in(message):
+        if "".join([written[number]["text"] for number in places]) + open_text != text_in(message):
             return
         refusals = refusals_in(message)
         if not written and (not refusals or key_of(message) in self._carried):  # nothing, or the same refusals again
@@ -379,18 +377,13 @@ class ResponsesSerializer(StreamSerializer):
         self._carried[key_of(message)] = None
         self._has_messages = True
         self._cited.clear()
-        found = annotations_of(message, joined=len(texts) == 1)
-        places = [number for number, part in enumerate(written) if part["type"] == "output_text"]
+        found = annotations_of(message, joined=len(places) == 1)
         if current is not None:
             for number, cited in zip(places, found, strict=False):
                 for annotation in cited:
                     self._annotate(current, annotation, number)
-        known = [part["refusal"] for part in written if part["type"] == "refusal"]
-        if not known or (current is not None and current.kind is REFUSAL):  # else they have been written
-            shown = "".join(known) + (
-                "".join(current.pieces) if current is not None and current.kind is REFUSAL else ""
-            )
-            for number, text in enumerate(refusals if not shown else ()):
+        if not any(part["type"] == "refusal" for part in written):  # else they have been written
+            for number, text in enumerate(refusals):
                 self._refused += text
                 place = PartRef(item=None if written else str_or_none(message.get("id")), number=len(written) + number)
                 self.write_piece(REFUSAL, text, place)
@@ -515,7 +508,7 @@ class ResponsesSerializer(StreamSerializer):
     def _record(self, kind: str, members: dict[str, Any]) -> None:
         """Records an event, with the SSE comments since the last event, for `take_events`."""
         number, has_response = self.sequence_number, "response" in members
-        comments, self._out = b"".join(self._out), []
+        comments = self.drain()
         data, state = b"", memoryview(b"")
         if has_response or not self.omits_data:
             data = comments + event({"type": kind, "sequence_number": number, **members}, kind)
