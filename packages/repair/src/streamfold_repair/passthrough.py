@@ -294,7 +294,7 @@ class Passthrough(ReplyWriter):
             self._event.needs.append((text_field, text_field.said))
 
     def write(self, deltas: Iterable[Delta]) -> bytes:
-        """Releases deltas, in order. Returns the events that the patcher writes, or no bytes before the first repair."""
+        """Releases deltas, in order. Returns the patcher's events, or no bytes before the first repair."""
         return b"".join(map(self._release, deltas))
 
     def _release(self, delta: Delta) -> bytes:

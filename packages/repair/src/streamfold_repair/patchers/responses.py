@@ -83,13 +83,14 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         # A client that ignores the final list of items needs every call from earlier events.
         if any(_ids(one).isdisjoint(self._calls) for one in dicts_in(listed) if one.get("call_id")):
             return False
+        if payload.get("delta") or (kind == "response.output_item.added" and item.get("arguments")):
+            self._told.add(output)
         if kind == "response.output_item.added":
             is_new = self._added.get(output) is None or not item  # an empty item
             if is_new:
                 self._added[output] = self._added.get(output) or _key(item)
             self._unended.add(output)
             self._parts[output] = len(dicts_in(item.get("content")))
-            self._tell(output, item.get("arguments"))
             return is_new and isinstance(output, int)
         if kind == "response.output_item.done":
             self._unended.discard(output)
@@ -98,24 +99,17 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             return self._added[output] in (None, _key(item)) and self._has_told(output, item.get("arguments"))
         if kind == "response.content_part.added":
             self._parts[output] = self._parts.get(output, 0) + 1
-        self._tell(output, payload.get("delta"))
         if not self._has_told(output, payload.get("arguments")):
             return False
-        if kind in RESPONSES_TEXT_EVENTS or kind.startswith("response.function_call_arguments."):
-            known = output in self._added and self._added[output] in (None, payload.get("item_id"))
-            number = payload.get(
-                RESPONSES_TEXT_EVENTS[kind].number if kind in RESPONSES_TEXT_EVENTS else "output_index"
-            )
-            if kind == "response.output_text.delta" and isinstance(number, int):
-                known = known and number < self._parts.get(
-                    output, 0
-                )  # else OpenAI's client fails (perplexity/research)
-            return known and isinstance(number, int)
-        return True
-
-    def _tell(self, output: Any, arguments: Any) -> None:
-        if arguments:
-            self._told.add(output)
+        text_event = RESPONSES_TEXT_EVENTS.get(kind)
+        if text_event is None and not kind.startswith("response.function_call_arguments."):
+            return True
+        number = payload.get(text_event.number if text_event else "output_index")
+        if not isinstance(number, int) or output not in self._added:
+            return False
+        if kind == "response.output_text.delta" and number >= self._parts.get(output, 0):
+            return False  # OpenAI's client fails (perplexity/research)
+        return self._added[output] in (None, payload.get("item_id"))
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
         """Returns True if a client that only reads argument deltas gets the arguments of a tool call
@@ -155,9 +149,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if not isinstance(payload, dict):
             return []
         self._has_failed = self._has_failed or payload.get("type") == "error"
-        if response := dict_or_empty(payload.get("response")) or (
-            payload if payload.get("object") == "response" else {}
-        ):
+        if response := _response_of(payload):
             self._see_response(response)
         placed = [(payload.get("output_index"), payload.get("item")), *enumerate(dicts_in(response.get("output")))]
         for place, item in placed:
@@ -169,16 +161,15 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
     def _place_event(self, payload: dict[str, Any]) -> None:
         """Writes an event's fields where the event's deltas are written."""
         kind, item = str(payload.get("type")), dict_or_empty(payload.get("item"))
-        if response := dict_or_empty(payload.get("response")) or (
-            payload if payload.get("object") == "response" else {}
-        ):
+        if response := _response_of(payload):
             for at, one in enumerate(dicts_in(response.get("output"))):
                 if one.get("type") in _WRITTEN_ITEMS:
-                    self._see_item(one, {"output_index": at}, done=True)
+                    self._see_end_of_item(one, at)
                 elif _key(one) in self._hosted:  # others are written at their places among the texts
                     self._see_hosted(one, None, done=True)
         elif item and item.get("type") in _WRITTEN_ITEMS:
-            self._see_item(item, payload, done=kind.endswith("done"))
+            if kind.endswith("done"):
+                self._see_end_of_item(item, payload.get("output_index"))
         elif item:
             self._see_hosted(item, payload.get("output_index"), done=kind.endswith("done"))
         elif found := self._hosted.get(payload.get("output_index", -1)) or self._hosted.get(payload.get("item_id", "")):
@@ -213,16 +204,13 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._seen, self.response = True, {"object": "response", "status": "in_progress", "output": [], **begun}
         self.response |= {name: value for name, value in response.items() if name not in _OF_THE_END}
 
-    def _see_item(self, item: dict[str, Any], payload: Mapping[str, Any], *, done: bool) -> None:
-        key = _key(item)
-        if key is None:
-            return
-        silent = item["type"] in ("message", "reasoning") and not _text_of(item)
-        if done and silent and key not in self._written_ids:  # an item without text, which the next request may need
-            self.open_item(item["type"], PartRef(int_or_none(payload.get("output_index")), key))
+    def _see_end_of_item(self, item: dict[str, Any], output: Any) -> None:
+        key, is_silent = _key(item), item["type"] in ("message", "reasoning") and not _text_of(item)
+        if key is not None and is_silent and key not in self._written_ids:  # the next request may need the empty item
+            self.open_item(item["type"], PartRef(int_or_none(output), key))
 
     def _see_hosted(self, item: dict[str, Any], output: Any, *, done: bool) -> None:
-        key = str_or_none(item.get("id")) or str_or_none(item.get("call_id")) or str(output)
+        key = _key(item) or str(output)
         if key not in self._hosted:
             self.close_item()
             begun = {**item}
@@ -376,6 +364,11 @@ def _said(parts: Any) -> str:
 
 def _text_of(item: Mapping[str, Any]) -> str:
     return _said(item.get("content")) + _said(item.get("summary"))
+
+
+def _response_of(payload: dict[str, Any]) -> dict[str, Any]:
+    """Returns the response object in an event, or the event itself if it is a response object."""
+    return dict_or_empty(payload.get("response")) or (payload if payload.get("object") == "response" else {})
 
 
 def _key(item: Mapping[str, Any]) -> str | None:
