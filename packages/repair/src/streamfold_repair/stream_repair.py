@@ -227,14 +227,12 @@ class StreamRepair(_Repair):
             return self._unchanged(raw)
         if self._unread:
             return self._unchanged(raw)
-        if self._passthrough.passes and interrupted and not self._rewriter.whole:
-            out = self._passthrough.break_off()  # `raw` isn't a complete event, so clients ignore it
-            self._check_end()
-            return out
         if self._passthrough.passes:
-            whole = not raw.strip() or b"data" in raw
-            is_missed = self._scanner.in_event and not self._passthrough.ends
-            return self._passed(raw + _missing_end(raw) if is_missed else raw, whole=whole)
+            if not interrupted or self._rewriter.whole:
+                whole = not raw.strip() or b"data" in raw
+                is_missed = self._scanner.in_event and not self._passthrough.ends
+                return self._passed(raw + _missing_end(raw) if is_missed else raw, whole=whole)
+            out = self._passthrough.break_off()  # `raw` isn't a complete event, so clients ignore it
         self._check_end()
         return out
 

@@ -80,11 +80,7 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
     def _is_choice(self, choice: Any) -> bool:
         match choice:
             case {"index": int(place), "delta": dict(delta)} if not choice.get("error"):
-                texts = [
-                    choice.get("finish_reason"),
-                    delta.get("content"),
-                    *(delta.get(name) for name in CHAT_REASONING_MEMBERS),
-                ]
+                texts = [choice.get("finish_reason"), *map(delta.get, ("content", *CHAT_REASONING_MEMBERS))]
                 calls = delta.get("tool_calls") or []
                 if self._has_functions and not calls and (function := delta.get("function_call")):
                     named = dict_or_empty(function)
@@ -146,9 +142,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
             self.created = as_count(created) or 0
         if payload.get("usage"):
             self._counts_beside_choice = bool(choices)
-        self._reasoning_names.update(
-            dict.fromkeys(name for name in CHAT_REASONING_MEMBERS if isinstance(delta.get(name), str))
-        )
+        names = [name for name in CHAT_REASONING_MEMBERS if isinstance(delta.get(name), str)]
+        self._reasoning_names |= dict.fromkeys(names)
         chunk_rest = {name: value for name, value in payload.items() if name not in _WRITTEN}
         scalars = {name: value for name, value in chunk_rest.items() if isinstance(value, _SCALAR)}
         new, self._last_scalars = ({} if scalars == self._last_scalars else scalars), scalars
