@@ -43,7 +43,7 @@ class ReplyWriter:
             complete answer.
 
     Attributes:
-        serializer: the same serializer.
+        serializer: the argument `serializer`.
     """
 
     def __init__(self, serializer: StreamSerializer, *, streams: bool = True) -> None:

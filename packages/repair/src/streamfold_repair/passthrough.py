@@ -110,8 +110,8 @@ class _Released(NamedTuple):
 class Passthrough(ReplyWriter):
     """Forwards a response byte for byte, in place of the patcher's output, until an event needs repair.
 
-    An SSE event is delayed until all of its content is released. For example, the end of a tool call is delayed until
-    the next event arrives. All later events are delayed, too.
+    An SSE event is delayed until `DeltaOrder` has released all of its content. For example, the end of a tool call is
+    delayed until the next event arrives. All later events are delayed, too.
 
     Args:
         patcher: writes the rest of the response, from the first event that needs repair on.

@@ -1,8 +1,8 @@
 """Rewrites streams of the Messages API.
 
 The patcher writes text, thinking, tool calls and the end of the message from the decoder's deltas, in the server's
-content blocks. It writes blocks of hosted tools, citations, signatures and all fields that no delta contains as the
-server sent them.
+content blocks. From the server's events, it copies blocks of hosted tools, citations, signatures, and all fields that
+no delta contains.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rewrites streams of Chat Completions.
 
-The patcher writes text, tool calls, usage and the finish reason from the decoder's deltas. It writes all other fields
-of an event as the server sent them: log probabilities, fingerprints, filter results and so on.
+The patcher writes text, tool calls, usage and the finish reason from the decoder's deltas. From the server's chunks, it
+copies all other fields: log probabilities, fingerprints, filter results and so on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rewrites streams of Gemini's API.
 
-The patcher writes text, thoughts, tool calls and the end of the response from the decoder's deltas. It writes other
-parts (code and its results, images), the signatures of texts, and all fields that no delta contains as the server sent
-them.
+The patcher writes text, thoughts, tool calls and the end of the response from the decoder's deltas. From the server's
+chunks, it copies other parts (code and its results, images), the signatures of texts, and all fields that no delta
+contains.
 """
 
 from __future__ import annotations

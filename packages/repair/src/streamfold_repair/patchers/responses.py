@@ -1,8 +1,8 @@
 """Rewrites streams of the Responses API.
 
 The patcher writes text, tool calls and the end of the response from the decoder's deltas, at the positions of the
-server's events. It writes fields that no delta contains, and the items and events of hosted tools, as the server sent
-them. Only their `output_index` and `sequence_number` may change.
+server's events. From the server's events, it copies the items and events of hosted tools, and all fields that no delta
+contains. Only their `output_index` and `sequence_number` may change.
 """
 
 from __future__ import annotations
