@@ -262,6 +262,11 @@ def test_what_is_wrong_is_said_with_its_path() -> None:
         parse_messages({"messages": []}, "gemini")
     with pytest.raises(ConfigError, match=r"messages\[0\].content\[0\].type"):
         parse_messages([{"role": "user", "content": ["Hi"]}], "anthropic")
+    image = {"type": "image", "data": "iVBORw0KGgo="}
+    with pytest.raises(ConfigError, match=r"^input\[0\].mime_type is missing: it must be a string$"):
+        parse_messages([image], "interactions")
+    with pytest.raises(ConfigError, match=r"^input\[0\].data is not base64"):
+        parse_messages([{**image, "data": "?", "mime_type": "image/png"}], "interactions")
 
 
 # --- replies ----------------------------------------------------------------------------------------------------------

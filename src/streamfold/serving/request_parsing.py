@@ -8,7 +8,9 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..requests import ObjectReader, kind_of
-from ..types import AllowedTools, NamedTool, ReadToolChoice, Tool, read_tool, read_tool_choice
+from ..types import AllowedTools, NamedTool, ReadToolChoice, Tool, from_base64, read_tool, read_tool_choice
+
+STANDARD_ALPHABET = str.maketrans("-_", "+/")  # Google's Python client uses the base64 alphabet for URLs
 
 
 def wants_stream(body: Any) -> bool:
@@ -100,6 +102,14 @@ def read_google_choice(
         case "auto" | "validated":
             return AllowedTools(tuple(names)) if names else "auto"
     return None
+
+
+def read_google_base64(data: str, where: str) -> bytes:
+    """Decodes base64 data in a request of one of Google's APIs. Raises ConfigError if the data isn't base64."""
+    try:
+        return from_base64(data.translate(STANDARD_ALPHABET))
+    except ValueError as exc:
+        raise ConfigError(f"{where} is {exc}") from None
 
 
 def read_stop(value: Any) -> str | list[str] | None:

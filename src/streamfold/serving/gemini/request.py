@@ -23,13 +23,11 @@ from ...types import (
     TextPart,
     Tool,
     ToolCall,
-    from_base64,
     hosted_tool,
     system,
 )
-from ..request_parsing import read_google_choice, read_stop, unread_fields
+from ..request_parsing import STANDARD_ALPHABET, read_google_base64, read_google_choice, read_stop, unread_fields
 
-_STANDARD = str.maketrans("-_", "+/")  # Google's Python client uses the base64 alphabet for URLs
 _MEDIA = {"image": ImagePart, "audio": AudioPart}
 _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
@@ -111,7 +109,7 @@ class _Reader:
         fields = ObjectReader(part, where)
         part = dict(part)
         if isinstance(signature := part.get(SIGNATURE), str):
-            part[SIGNATURE] = signature.translate(_STANDARD)
+            part[SIGNATURE] = signature.translate(STANDARD_ALPHABET)
         if (called := fields.object("functionCall")) is not None:
             call_id, name, arguments = called.text("id"), called.need("name"), called.mapping("args") or {}
             if not call_id:
@@ -172,11 +170,8 @@ def _part(part: Any, where: str) -> TextPart | MediaPart:
             return TextPart(text)
         case {"inlineData": Mapping() as blob}:
             fields = ObjectReader(camel_case(blob), f"{where}.inlineData")
-            kind, data = fields.need("mimeType"), fields.string("data")
-            try:
-                return _media(kind, data=from_base64(data.translate(_STANDARD)), name=fields.text("displayName"))
-            except ValueError as exc:
-                raise ConfigError(f"{where}.inlineData.data is {exc}") from None
+            kind, data = fields.need("mimeType"), read_google_base64(fields.string("data"), fields.at("data"))
+            return _media(kind, data=data, name=fields.text("displayName"))
         case {"fileData": Mapping() as file}:
             fields = ObjectReader(camel_case(file), f"{where}.fileData")
             return _media(fields.text("mimeType"), url=fields.need("fileUri"), name=fields.text("displayName"))

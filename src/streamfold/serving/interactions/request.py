@@ -25,13 +25,11 @@ from ...types import (
     TextPart,
     Tool,
     ToolCall,
-    from_base64,
     hosted_tool,
     system,
 )
-from ..request_parsing import read_function, read_google_choice, read_stop, unread_fields
+from ..request_parsing import read_function, read_google_base64, read_google_choice, read_stop, unread_fields
 
-_STANDARD = str.maketrans("-_", "+/")  # Google's Python client uses the base64 alphabet for URLs
 _MEDIA: dict[str, type[MediaPart]] = {
     "image": ImagePart, "audio": AudioPart, "document": FilePart, "video": FilePart,
 }  # fmt: skip
@@ -210,16 +208,12 @@ def _part(content: Any, where: str) -> TextPart | MediaPart:
         return TextPart(fields.string("text"))
     if (made := _MEDIA.get(kind)) is None:
         raise ConfigError(f"{where}.type is {kind!r}. Allowed: text, {', '.join(_MEDIA)}")
-    media_type, data = fields.text("mime_type"), fields.text("data")
-    source: dict[str, Any] = {"media_type": media_type}
+    source: dict[str, Any] = {}
     if made is ImagePart and (level := fields.text("resolution")) in ("low", "high"):
         source["detail"] = level
-    if data is None:
-        return made(url=fields.need("uri"), **source)
-    try:
-        return made(data=from_base64(data.translate(_STANDARD)), **source)
-    except ValueError as exc:
-        raise ConfigError(f"{where}.data is {exc}") from None
+    if (data := fields.text("data")) is None:
+        return made(url=fields.need("uri"), media_type=fields.text("mime_type"), **source)
+    return made(data=read_google_base64(data, fields.at("data")), media_type=fields.need("mime_type"), **source)
 
 
 # --- tools and options ------------------------------------------------------------------------------------------------
