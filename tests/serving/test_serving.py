@@ -262,6 +262,9 @@ def test_what_is_wrong_is_said_with_its_path() -> None:
         parse_messages({"messages": []}, "gemini")
     with pytest.raises(ConfigError, match=r"messages\[0\].content\[0\].type"):
         parse_messages([{"role": "user", "content": ["Hi"]}], "anthropic")
+    blocks = [{"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}]
+    with pytest.raises(ConfigError, match=r"^messages\[0\].content\[0\].source.media_type is missing"):
+        parse_messages([{"role": "user", "content": blocks}], "anthropic")
     image = {"type": "image", "data": "iVBORw0KGgo="}
     with pytest.raises(ConfigError, match=r"^input\[0\].mime_type is missing: it must be a string$"):
         parse_messages([image], "interactions")

@@ -192,15 +192,17 @@ def _part(block: Any, where: str, native: bool) -> Any:
 
 
 def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
-    match source:
-        case {"type": "base64", "data": str(data), "media_type": str(kind)}:
+    fields = ObjectReader(source, where)
+    match fields.any("type"):
+        case "base64":
             try:
-                return {"data": from_base64(data), "media_type": kind}
+                return {"data": from_base64(fields.string("data")), "media_type": fields.need("media_type")}
             except ValueError as exc:
                 raise ConfigError(f"{where}.data is {exc}") from None
-        case {"type": "url", "url": str(url)}:
-            return {"url": url}
-    raise ConfigError(f"{where}.type: {source.get('type')!r} can't be used here. Allowed: base64, url")
+        case "url":
+            return {"url": fields.need("url")}
+        case kind:
+            raise ConfigError(f"{where}.type: {kind!r} can't be used here. Allowed: base64, url")
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:
