@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -36,6 +37,7 @@ from streamfold.serving import (
 )
 from streamfold.testing import ScriptedProvider, Step, call, fail, say, think, usage
 from streamfold.types import ImagePart, TextPart
+from tables import each_row
 
 APIS: list[ApiFormat] = ["chat", "responses", "anthropic", "gemini", "interactions"]
 each_api = pytest.mark.parametrize("api", APIS)
@@ -262,14 +264,55 @@ def test_what_is_wrong_is_said_with_its_path() -> None:
         parse_messages({"messages": []}, "gemini")
     with pytest.raises(ConfigError, match=r"messages\[0\].content\[0\].type"):
         parse_messages([{"role": "user", "content": ["Hi"]}], "anthropic")
-    blocks = [{"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}]
-    with pytest.raises(ConfigError, match=r"^messages\[0\].content\[0\].source.media_type is missing"):
-        parse_messages([{"role": "user", "content": blocks}], "anthropic")
-    image = {"type": "image", "data": "iVBORw0KGgo="}
-    with pytest.raises(ConfigError, match=r"^input\[0\].mime_type is missing: it must be a string$"):
-        parse_messages([image], "interactions")
-    with pytest.raises(ConfigError, match=r"^input\[0\].data is not base64"):
-        parse_messages([{**image, "data": "?", "mime_type": "image/png"}], "interactions")
+
+
+@each_row(
+    "api, part, message",
+    [
+        ("anthropic", "Hi", "messages[0].content[0].content[0] must be an object, not a string"),
+        ("anthropic", {"type": "text"}, "messages[0].content[0].content[0].text is missing: it must be a string"),
+        ("anthropic", {"type": "image"}, "messages[0].content[0].content[0].source is missing: it must be an object"),
+        (
+            "anthropic",
+            {"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}},
+            "messages[0].content[0].content[0].source.media_type is missing: it must be a string",
+        ),
+        (
+            "anthropic",
+            {"type": "document", "source": {"type": "file"}},
+            "messages[0].content[0].content[0].source.type: 'file' can't be used here. Allowed: base64, url",
+        ),
+        ("gemini", {"text": 5}, "contents[0].parts[0].text is a number: it must be a string"),
+        (
+            "interactions",
+            {"type": "image", "data": "iVBORw0KGgo="},
+            "input[0].content[0].mime_type is missing: it must be a string",
+        ),
+        (
+            "interactions",
+            {"type": "image", "data": "?", "mime_type": "image/png"},
+            "input[0].content[0].data is not base64: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_part_is_said_with_its_path(api: ApiFormat, part: Any, message: str) -> None:
+    """A field that is missing, and one with another type than the API documents."""
+    turns: dict[ApiFormat, Any] = {
+        "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [part]}]},
+        "gemini": {"parts": [part]},
+        "interactions": {"type": "user_input", "content": [part]},
+    }
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        parse_messages([turns[api]], api)
+
+
+def test_steps_of_the_model_have_lists_of_contents() -> None:
+    """The content of a step that the model has written is checked as well."""
+    message = r"input\[0\].content must be a string or a list of contents, not a number"
+    with pytest.raises(ConfigError, match=message):
+        parse_messages([{"type": "model_output", "content": 5}], "interactions")
+    with pytest.raises(ConfigError, match="input is empty: it must be a text"):
+        parse_messages([], "interactions")
 
 
 # --- replies ----------------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ async def test_errors() -> None:
     empty = await asked(ScriptedProvider("Hi"), {"model": "main", "input": []})
     assert (empty.status_code, empty.json()["error"]["message"]) == (
         400,
-        "input is missing: it must be a text, a list of contents, or a list of steps",
+        "input is empty: it must be a text, a list of contents, or a list of steps",
     )
 
 

@@ -173,36 +173,34 @@ def _result(block: Mapping[str, Any], where: str, native: bool) -> Message:
 def _part(block: Any, where: str, native: bool) -> Any:
     if native and isinstance(block, Mapping) and block.get("type") not in ("text", None):
         return dict(block)  # our parts lack fields such as citations and context
-    match block:
-        case {"type": "text", "text": str()}:
-            return _text_part(block, where)
-        case {"type": "image", "source": Mapping() as source}:
-            return ImagePart(**_source(source, f"{where}.source"), cache=_mark(block, where))
-        case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            return TextPart(text, cache=_mark(block, where))
-        case {"type": "document", "source": Mapping() as source}:
-            title, mark = block.get("title"), _mark(block, where)
-            name = title if isinstance(title, str) else None
-            return FilePart(**_source(source, f"{where}.source"), name=name, cache=mark)
-        case {"type": str(kind)}:
+    fields, mark = ObjectReader(block, where), _mark(block, where)
+    match fields.need("type"):
+        case "text":
+            return TextPart(fields.string("text"), cache=mark)
+        case "image":
+            return ImagePart(**_source(fields.inner("source")), cache=mark)
+        case "document":
+            source, title = fields.inner("source"), fields.any("title")
+            if block["source"].get("type") == "text":
+                return TextPart(source.string("data"), cache=mark)
+            return FilePart(**_source(source), name=title if isinstance(title, str) else None, cache=mark)
+        case kind:
             raise ConfigError(
                 f"{where}.type: {kind!r} blocks can't be sent to this model. Allowed: text, image, document"
             )
-    raise ConfigError(f"{where} must be a block with a type, not {kind_of(block)}")
 
 
-def _source(source: Mapping[str, Any], where: str) -> dict[str, Any]:
-    fields = ObjectReader(source, where)
+def _source(fields: ObjectReader) -> dict[str, Any]:
     match fields.any("type"):
         case "base64":
             try:
                 return {"data": from_base64(fields.string("data")), "media_type": fields.need("media_type")}
             except ValueError as exc:
-                raise ConfigError(f"{where}.data is {exc}") from None
+                raise ConfigError(f"{fields.at('data')} is {exc}") from None
         case "url":
             return {"url": fields.need("url")}
         case kind:
-            raise ConfigError(f"{where}.type: {kind!r} can't be used here. Allowed: base64, url")
+            raise ConfigError(f"{fields.at('type')}: {kind!r} can't be used here. Allowed: base64, url")
 
 
 def _assistant(blocks: list[Any], where: str) -> Message:

@@ -166,8 +166,8 @@ def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
 
 def _part(part: Any, where: str) -> TextPart | MediaPart:
     match part:
-        case {"text": str(text)}:
-            return TextPart(text)
+        case {"text": _}:
+            return TextPart(ObjectReader(part, where).string("text"))
         case {"inlineData": Mapping() as blob}:
             fields = ObjectReader(camel_case(blob), f"{where}.inlineData")
             kind, data = fields.need("mimeType"), read_google_base64(fields.string("data"), fields.at("data"))

@@ -104,8 +104,8 @@ def parse_conversation(instructions: Any, given: Any) -> list[Message]:
         return [*opening, Message("user", given)]
     entries = [given] if isinstance(given, Mapping) else given
     if not isinstance(entries, list) or not entries:
-        problem = "is missing" if not entries else f"is {kind_of(given)}"
-        raise ConfigError(f"input {problem}: it must be a text, a list of contents, or a list of steps")
+        problem = "missing" if given is None else "empty" if given == [] else kind_of(given)
+        raise ConfigError(f"input is {problem}: it must be a text, a list of contents, or a list of steps")
     if all(isinstance(entry, Mapping) and entry.get("type") in ("text", *_MEDIA) for entry in entries):
         return [*opening, _user(entries, "input")]
     return [*opening, *_turns(entries)]
@@ -150,9 +150,9 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
         fields = ObjectReader(step, f"input[{first + at}]")
         match step["type"]:
             case "model_output":
-                texts += _texts(fields.any("content"))
+                texts += _texts(fields, "content")
             case "thought":
-                thoughts += _texts(fields.any("summary"))
+                thoughts += _texts(fields, "summary")
             case "function_call":
                 text = dump_compact(fields.mapping("arguments") or {})
                 call = ToolCall.from_text(fields.need("id"), fields.need("name"), text)
@@ -171,16 +171,20 @@ def _turn(steps: list[dict[str, Any]], first: int) -> Message:
 def _says_more(step: dict[str, Any]) -> bool:
     if (known := _PLAIN.get(step["type"], set())) is None:
         return bool(step.get("signature"))
+    if not step.keys() <= known:
+        return True
     contents = step.get("content") or step.get("summary") or []
-    plain = isinstance(contents, str) or all(
-        isinstance(one, dict) and one.keys() <= {"type", "text"} for one in contents
+    return not isinstance(contents, str) and any(
+        not isinstance(one, dict) or not one.keys() <= {"type", "text"} for one in contents
     )
-    return not step.keys() <= known or not plain
 
 
-def _texts(contents: Any) -> list[str]:
+def _texts(fields: ObjectReader, name: str) -> list[str]:
+    contents = fields.any(name)
     if isinstance(contents, str):
         return [contents]
+    if not isinstance(contents, list | None):
+        raise ConfigError(f"{fields.at(name)} must be a string or a list of contents, not {kind_of(contents)}")
     found = (one.get("text") for one in contents or () if isinstance(one, Mapping))
     return [text for text in found if isinstance(text, str)]
 
