@@ -70,9 +70,9 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
     """
     match item.get("type"):
         case "custom_tool_call" if called is not None:
-            return item.get("call_id") in called
+            return str(item.get("call_id")) in called
         case "custom_tool_call":
-            return item.get("name") not in _XAI_TOOLS
+            return str(item.get("name")) not in _XAI_TOOLS
         case "shell_call":
             environment = item.get("environment")
             return not isinstance(environment, Mapping) or environment.get("type") in (None, "local")
