@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,33 @@ async def test_a_client_sees_what_the_answer_means(name: str) -> None:
     settings = {"dialect": recording.dialect or None}
     seen = await ask(recording.adapter, recording.body, request=request_of(recording), **settings)
     assert is_right(recording, seen), seen
+
+
+@each_row(
+    "name",
+    ["anthropic/web_search", "openai/responses_custom_tool", "openai/responses_web_search", "gemini/code_execution"],
+)
+@each_row("kind", ["list", "half a surrogate pair"])
+def test_a_value_of_another_type_is_no_error_of_ours(name: str, kind: str) -> None:
+    """Whatever a server sends in a field, the repaired stream goes on or ends with an error event."""
+    recording, odd = RECORDINGS[name], {"list": [], "half a surrogate pair": "\ud800\n"}[kind]
+    events = payloads(recording.body)
+    for at, event in enumerate(events):
+        for path in _paths(event):
+            payload = inner = deepcopy(event)
+            for step in path[:-1]:
+                inner = inner[step]
+            inner[path[-1]] = odd
+            changed = [*events[:at], payload, *events[at + 1 :]]
+            names = [f"event: {one['type']}\n" if "type" in one else "" for one in events]
+            text = "".join([f"{head}data: {json.dumps(one)}\n\n" for head, one in zip(names, changed, strict=True)])
+            body = text.encode()
+            assert written(body, [body], recording.adapter), path
+
+
+def _paths(value: Any) -> list[tuple[Any, ...]]:
+    named = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path for name, inner in named for path in [(name,), *((name, *rest) for rest in _paths(inner))]]
 
 
 def written(body: bytes, pieces: list[bytes], adapter: str, **settings: Any) -> bytes:

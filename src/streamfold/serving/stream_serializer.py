@@ -75,6 +75,8 @@ def json_text(value: Any) -> str:
 
 def event(payload: Any, name: str | None = None, *, end: str = "\n") -> bytes:
     """Returns a server-sent event with a JSON payload. `end` is the line break after each line."""
+    if name and not name.isprintable():  # a line break would end the field
+        name = "".join(filter(str.isprintable, name))
     head = f"event: {name}{end}" if name else ""
     return f"{head}data: {json_text(payload)}{end}{end}".encode()
 

@@ -253,7 +253,8 @@ class Passthrough(ReplyWriter):
             needs_id = self._patcher.calls_have_ids and not call.markup
             self.differs = self.differs or not call.name or (needs_id and not call.id)
         text_field, text_said = self._calls[number], text
-        if not is_new and (call.id or call.name) and (not call.whole or call.id not in (None, text_field.id)):
+        is_same = call.id in (None, text_field.id) and call.name in (None, "", text_field.name)
+        if not is_new and (call.id or call.name) and not (call.whole and is_same):
             self.differs = True  # another call with the same number, or an id and a name that clients would append
         self._numbers.update(dict.fromkeys(keys, number))
         if call.whole:

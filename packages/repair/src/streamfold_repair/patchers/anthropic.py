@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamfold import Reply
-from streamfold.adapters import ExtraPart
+from streamfold.adapters import ExtraPart, int_or_none
 from streamfold.serving import ANTHROPIC_STOP_REASONS, AnthropicSerializer, reply_deltas
 
 from .base import UNMODELLED, StreamPatcher, dict_or_empty, dicts_in
@@ -55,7 +55,8 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 yield {"type": "function", "function": function}
 
     def accepts(self, payload: Any, name: str) -> bool:
-        if not isinstance(payload, dict) or (name != payload.get("type") in _EVENTS):  # clients use the event name
+        kind = str(payload.get("type")) if isinstance(payload, dict) else None
+        if kind is None or (name != kind and kind in _EVENTS):  # clients use the event name
             return False
         match payload:
             case {"type": "message_start", "message": {"content": [], "usage": dict()}}:
@@ -71,7 +72,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                 return not self._message or (is_open and number == self._blocks - 1)  # otherwise clients ignore it
             case {"type": "message_delta", "delta": dict()} | {"type": "message_stop"}:
                 return bool(self._message) and not self._is_open
-        return payload.get("type") not in _EVENTS
+        return kind not in _EVENTS
 
     def passes_over(self, raw: bytes) -> bool:
         return raw.startswith(b"event:") and not any(name.encode() in raw for name in _EVENTS)
@@ -85,7 +86,9 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         return not (self.begun and (self.waiting or payload.get("index", self.position) != self.position))
 
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        extras = [ExtraPart(UNMODELLED, payload)]
+        if not isinstance(payload, dict):
+            return []
+        extras, number = [ExtraPart(UNMODELLED, payload)], int_or_none(payload.get("index"))
         match payload:
             case {"type": "message_start", "message": dict(message)} if not self.begun:
                 self._message = message
@@ -97,13 +100,13 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
                         known.update(value)
                     else:
                         self._end_of_message[name] = dict(value) if isinstance(value, dict) else value
-            case {"type": "content_block_start", "content_block": {"type": kind}, **rest}:
-                (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(rest.get("index"))
+            case {"type": "content_block_start", "content_block": {"type": kind}}:
+                (self._written_there.add if kind in _WRITTEN else self._written_there.discard)(number)
                 return extras
-            case {"type": "content_block_delta", "delta": {"type": kind, **said}, **rest}:
+            case {"type": "content_block_delta", "delta": {"type": kind, **said}}:
                 if any(said.values()):
-                    self._silent.pop(rest.get("index"), None)
-                if kind not in _PIECES or rest.get("index") not in self._written_there:
+                    self._silent.pop(number, None)
+                if kind not in _PIECES or number not in self._written_there:
                     return extras
             case {"type": "content_block_stop"}:
                 return extras
@@ -148,7 +151,7 @@ class AnthropicStreamPatcher(AnthropicSerializer, StreamPatcher):
         events."""
         if name != UNMODELLED:
             return
-        number = value.get("index")
+        number = int_or_none(value.get("index"))
         match value:
             case {"type": "content_block_start", "content_block": dict(block)}:
                 self._see_start(number, block)

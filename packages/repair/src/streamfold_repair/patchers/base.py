@@ -29,7 +29,7 @@ class StreamPatcher(StreamSerializer):
 
     Attributes:
         calls_have_ids: True if clients need an id for each tool call.
-        reason_names_calls: True if the API has a finish reason of its own for responses with tool calls.
+        reason_names_calls: True if the API has a separate finish reason for responses with tool calls.
     """
 
     calls_have_ids = True

@@ -72,6 +72,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         if not isinstance(payload, dict):
             return False
         kind, output = str(payload.get("type")), payload.get("output_index")
+        output = output if isinstance(output, int) else None
         if not self._seen:
             return kind == "response.created" or not kind.startswith("response.")
         item, listed = dict_or_empty(payload.get("item")), dict_or_empty(payload.get("response")).get("output")
@@ -131,7 +132,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             return len(self.output) == self._followed_items
         if kind == "response.output_item.added" and item.get("type") in ("message", "reasoning"):
             self.open_item(item["type"], PartRef(output, _key(item)))
-        elif part := _PARTS.get((kind, dict_or_empty(payload.get("part")).get("type"))):
+        elif part := _PARTS.get((kind, _kind(dict_or_empty(payload.get("part"))))):
             self.open_part(
                 part, PartRef(output, str_or_none(payload.get("item_id")), int_or_none(payload.get(part.number)) or 0)
             )
@@ -153,8 +154,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
             self._see_response(response)
         placed = [(payload.get("output_index"), payload.get("item")), *enumerate(dicts_in(response.get("output")))]
         for place, item in placed:
-            if (said := dict_or_empty(item)) and said.get("type") in _WRITTEN_ITEMS:
-                self._items[_key(said) or place] = said
+            if (said := dict_or_empty(item)) and _kind(said) in _WRITTEN_ITEMS:
+                self._items[_key(said) or int_or_none(place)] = said
         is_of_call = str(payload.get("type")).startswith("response.function_call_arguments.")
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
@@ -163,22 +164,26 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         kind, item = str(payload.get("type")), dict_or_empty(payload.get("item"))
         if response := _response_of(payload):
             for at, one in enumerate(dicts_in(response.get("output"))):
-                if one.get("type") in _WRITTEN_ITEMS:
+                if _kind(one) in _WRITTEN_ITEMS:
                     self._see_end_of_item(one, at)
                 elif _key(one) in self._hosted:  # others are written at their places among the texts
                     self._see_hosted(one, None, done=True)
-        elif item and item.get("type") in _WRITTEN_ITEMS:
+        elif item and _kind(item) in _WRITTEN_ITEMS:
             if kind.endswith("done"):
                 self._see_end_of_item(item, payload.get("output_index"))
         elif item:
             self._see_hosted(item, payload.get("output_index"), done=kind.endswith("done"))
-        elif found := self._hosted.get(payload.get("output_index", -1)) or self._hosted.get(payload.get("item_id", "")):
+        elif found := self._hosted_item(payload):
             rest = {name: value for name, value in payload.items() if name not in ("type", "sequence_number")}
             self.write_event(kind, **{**rest, "output_index": found[0]})
         elif kind == "response.output_text.annotation.added":
             super().write_extra("annotations", payload.get("annotation"))
         elif kind in RESPONSES_TEXT_EVENTS:
             self._see_text(kind, payload)
+
+    def _hosted_item(self, event: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        output, item_id = int_or_none(event.get("output_index")), str_or_none(event.get("item_id"))
+        return self._hosted.get(-1 if output is None else output) or self._hosted.get(item_id or "")
 
     def _see_text(self, kind: str, payload: dict[str, Any]) -> None:
         number = payload.get("summary_index", payload.get("content_index"))
@@ -257,8 +262,10 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return current
 
     def add_item(self, item: dict[str, Any]) -> int:
-        said = self._items.get(item.get("id", ""), {})
-        if said.get("type") == item["type"] == "message":  # such as the phase, which decides how clients parse the text
+        said = self._items.get(str(item.get("id", "")), {})
+        if (
+            said.get("type") == item.get("type") == "message"
+        ):  # such as the phase, which decides how clients parse the text
             item.update({name: value for name, value in said.items() if name not in _WRITTEN_ITEMS[item["type"]]})
         return super().add_item(item)
 
@@ -268,7 +275,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
         """Adds the fields of the server's item to the written item, except the text."""
-        said = self._items.get(item.get("id", "")) or self._items.get(item.get("call_id", ""))
+        said = self._items.get(str(item.get("id", ""))) or self._items.get(str(item.get("call_id", "")))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
             return
@@ -283,7 +290,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         alike = {
             place: said
             for place, said in self._items.items()
-            if said["type"] == item["type"] and _text_of(said) == _text_of(item)
+            if said["type"] == item.get("type") and _text_of(said) == _text_of(item)
         }
         return alike.get(self._places.get(index)) or next(iter(alike.values()), None)
 
@@ -306,7 +313,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         which were written with the server's events."""
         if name == UNMODELLED:
             self._place_event(value)
-        elif name == "output" and value.get("type") not in _WRITTEN_ITEMS:
+        elif name == "output" and _kind(value) not in _WRITTEN_ITEMS:
             key = _key(value)
             is_written = key in self._written_ids if key else any(value == one for _, one in self._hosted.values())
             if not is_written:
@@ -369,6 +376,10 @@ def _text_of(item: Mapping[str, Any]) -> str:
 def _response_of(payload: dict[str, Any]) -> dict[str, Any]:
     """Returns the response object in an event, or the event itself if it is a response object."""
     return dict_or_empty(payload.get("response")) or (payload if payload.get("object") == "response" else {})
+
+
+def _kind(item: Mapping[str, Any]) -> str:
+    return str(item.get("type"))
 
 
 def _key(item: Mapping[str, Any]) -> str | None:
