@@ -114,10 +114,10 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
         id=thread,
         run_id=given.string("runId"),
         messages=tuple(messages),
-        decisions=checked_decisions(_decisions(given.items("resume") or [], calls), calls, signatures, "resume"),
+        decisions=checked_decisions(_decisions(_entries(given, "resume"), calls), calls, signatures, "resume"),
         results=tuple(_results(messages)),
-        tools=tuple(_tools(given.items("tools") or [])),
-        context=tuple(_context(given.items("context") or [])),
+        tools=tuple(map(_tool, _entries(given, "tools"))),
+        context=tuple((each.string("description"), each.string("value")) for each in _entries(given, "context")),
         state=body.get("state"),
         forwarded=body.get("forwardedProps"),
         body=body,
@@ -244,22 +244,19 @@ def _part(part: Any, where: str) -> ContentPart:
     raise ConfigError(f"{where}.source.type is {kept!r}. Allowed: data, url, file")
 
 
-def _tools(given: list[Any]) -> Iterator[Tool]:
-    for at, entry in enumerate(given):
-        tool = ObjectReader(entry, f"tools[{at}]")
-        schema = tool.mapping("parameters") or {"type": "object", "properties": {}}
-        yield Tool(tool.string("name"), tool.text("description") or "", schema)
+def _entries(request: ObjectReader, name: str) -> Iterator[ObjectReader]:
+    """Yields the objects of a list in the request."""
+    for at, entry in enumerate(request.items(name) or ()):
+        yield ObjectReader(entry, f"{name}[{at}]")
 
 
-def _context(given: list[Any]) -> Iterator[tuple[str, str]]:
-    for at, entry in enumerate(given):
-        fields = ObjectReader(entry, f"context[{at}]")
-        yield fields.string("description"), fields.string("value")
+def _tool(fields: ObjectReader) -> Tool:
+    schema = fields.mapping("parameters") or {"type": "object", "properties": {}}
+    return Tool(fields.string("name"), fields.text("description") or "", schema)
 
 
-def _decisions(given: list[Any], calls: Mapping[str, ToolCall]) -> Iterator[Decision]:
-    for at, entry in enumerate(given):
-        fields = ObjectReader(entry, f"resume[{at}]")
+def _decisions(entries: Iterable[ObjectReader], calls: Mapping[str, ToolCall]) -> Iterator[Decision]:
+    for fields in entries:
         interrupt, metadata = fields.string("interruptId"), fields.object("metadata")
         signature = metadata.text("signature") if metadata else None
         call_id, _, approval_id = interrupt.rpartition(".")  # see `_interrupt`
@@ -267,7 +264,7 @@ def _decisions(given: list[Any], calls: Mapping[str, ToolCall]) -> Iterator[Deci
             call_id = interrupt
         status = fields.string("status")
         if status not in _STATUSES:
-            raise ConfigError(f"resume[{at}].status is {status!r}. Allowed: {', '.join(_STATUSES)}")
+            raise ConfigError(f"{fields.at('status')} is {status!r}. Allowed: {', '.join(_STATUSES)}")
         if status == "cancelled":
             yield Decision(call_id, False, "cancelled", signature, approval_id)
         else:
