@@ -140,6 +140,21 @@ async def test_the_timeline_names_every_failed_attempt() -> None:
     assert "custom: busy (HTTP 503); custom: full (HTTP 503)" in page.text
 
 
+async def test_a_failed_attempt_takes_no_room_from_the_next_one() -> None:
+    """The first stream is larger than what the page keeps, and breaks off; the answer of the next attempt isn't."""
+    comments = b": " + b"x" * 5000 + b"\n\n"
+    streams = [STREAM + framed(comments), STREAM + framed(*HELLO) + END]
+
+    async def script(peer: Connection) -> None:
+        await peer.request()
+        await peer.send(streams.pop(0))
+
+    async with desk(script, most_bytes=2000) as made:
+        await made.ask()
+        page = await made.http.get("/ui/answers/1")
+    assert "Hello " in page.text
+
+
 async def test_each_answer_opens_in_the_timeline() -> None:
     """The inspector's page, with its own policy; what is not kept is a 404."""
     async with desk(hello) as made:

@@ -113,7 +113,7 @@ class RecentAnswers:
                 self._drop_oldest()
         else:  # another attempt
             self._free += _kept(found)
-            found.pieces, found.size = [], 0
+            found.pieces, found.size, found.dropped = [], 0, found.number not in self._watched
         self._changed(found)
 
     def _piece(self, info: RequestInfo, data: bytes) -> None:
