@@ -89,7 +89,7 @@ class Chain:
 
 
 class Insert:
-    """Inserts steps into a response body. By default, they come before the first byte."""
+    """Inserts steps into a response body, by default before the first byte."""
 
     def __init__(self, steps: Iterable[BodyStep], *, after_bytes: int | None, after_events: int | None) -> None:
         self._steps = list(steps)

@@ -172,7 +172,7 @@ class Grant:
     """The store's response to a `Reserve` operation.
 
     Attributes:
-        requests: the number of requests that may be sent. If it is 0, `reason` says why.
+        requests: the number of requests that may be sent. For 0, `reason` says why.
         wait: the time until the first request may be sent, or until the next attempt to reserve, in seconds.
         step: the time between two requests, in seconds.
         rate, token_rate: the requests and the tokens per second when the reservation was made. 0 means unlimited.

@@ -36,7 +36,7 @@ _logger = logging.getLogger("streamfold.limits")
 
 
 class LocalSession:
-    """Connects a limiter to a store in this process. Calls don't block, and responses can't be lost.
+    """Connects a limiter to a store in this process. Calls to this store don't block, and its responses can't be lost.
 
     Args:
         leased: True if requests occupy slots or reserve money until they are finished.
@@ -271,7 +271,9 @@ class SharedSession:
             _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
 
     def beat(self) -> bool:
-        """Renews the lease and sends the queued operations. Returns False if there was nothing to do."""
+        """Renews the lease and sends the queued operations. Returns False if the session holds neither slots nor money,
+        and has no operations to send.
+        """
         held = self._held
         if not (held.slots or held.reserved or self._queue or self._sent):
             return False

@@ -57,7 +57,7 @@ class Capture(httpx.AsyncByteStream):
         address: the server's address.
         path: the path of the new recording, without a suffix.
         pieces: the pieces of the body as the network delivered them, each with the seconds since the previous piece.
-        ended: the reason why the body is incomplete. Empty if the body is complete.
+        ended: the reason why the body is incomplete, or "" if the body is complete.
         broken: True if the network or the server ended the body early. False if the application stopped reading.
     """
 
@@ -111,7 +111,7 @@ class Capture(httpx.AsyncByteStream):
         """Saves the recording. A second call has no effect.
 
         Args:
-            how: the reason why the body is incomplete. Empty if the body is complete.
+            how: the reason why the body is incomplete, or "" if the body is complete.
             broken: see the attribute.
         """
         save, self._save = self._save, None

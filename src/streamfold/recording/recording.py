@@ -171,7 +171,7 @@ class Recording:
 
     @property
     def interrupted(self) -> str | None:
-        """The reason why the connection broke, as the argument for `StreamDecoder.close`. None if it didn't break."""
+        """The reason why the connection broke, as an argument for `StreamDecoder.close`; None if it didn't break."""
         return "the connection broke off" if self.broken else None
 
     def options(self) -> dict[str, Any]:

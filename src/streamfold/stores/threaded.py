@@ -47,8 +47,8 @@ class Availability:
         return self.failure is not None and monotonic() < self._retry_at
 
     def check(self) -> None:
-        """Raises StoreError during the pause after a failure. After the pause, one caller may try the store. For the
-        other callers, the pause continues.
+        """Raises StoreError during the pause after a failure. After the pause, one caller may try the store, while the
+        pause continues for all others.
         """
         if self.failure is not None:
             if self.is_paused:

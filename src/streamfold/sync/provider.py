@@ -42,7 +42,7 @@ class Provider:
     is also closed when it is garbage-collected and when the interpreter exits. After a fork, create a new provider.
 
     Attributes:
-        model: the asynchronous provider or another `ChatModel`. Don't use it anywhere else. `close` closes it.
+        model: the asynchronous provider or another `ChatModel`, which nothing else may use. `close` closes it.
         thread: the thread that runs the asynchronous provider.
     """
 

@@ -70,7 +70,7 @@ class LoopThread:
 
         Raises:
             StreamfoldError: the thread was stopped, or the method was called from the thread itself or after a fork.
-            Exception: the exception of the function.
+            Exception: the function raised this exception.
         """
         future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
         try:

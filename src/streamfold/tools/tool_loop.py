@@ -824,9 +824,9 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    streamfold doesn't run a tool call again that had already started. If the state contains no result for it, the model
-    receives a message that the tool call didn't finish. If the same state may be resumed twice, for example because a
-    user presses a button twice, pass a `journal`, so that each tool call runs only once.
+    streamfold doesn't run a tool call again that had already started. If the state contains no result for such a tool
+    call, the model receives a message that the tool call didn't finish. If the same state may be resumed twice, for
+    example because a user presses a button twice, pass a `journal`, so that each tool call runs only once.
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
