@@ -82,7 +82,7 @@ class Framing(Protocol):
 
 
 class EndpointInfo(HostedEndpoint, Protocol):
-    """Facts about a provider that error messages contain. `Profile` implements this protocol."""
+    """Facts about a provider, for error messages. `Profile` implements this protocol."""
 
     def models_with(self, capability: str) -> Collection[str]:
         """Returns the names of some of the provider's models that have this capability."""
@@ -139,7 +139,8 @@ class Adapter(ABC):
         """Returns the HTTP request for a response, with a warning for each change to the caller's request.
 
         Args:
-            request: the caller's request, which isn't modified. `PreparedRequest.request` is the adapted copy.
+            request: the caller's request, which isn't modified. `PreparedRequest.request` is the copy that `prepare`
+                adapted to the endpoint.
             repair_history: True to repair a conversation that the endpoint would refuse, False to raise ConfigError.
             endpoint: facts about the endpoint, for error messages about missing capabilities.
 

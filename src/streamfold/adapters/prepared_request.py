@@ -19,7 +19,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """An HTTP request without the base URL and the API key. The provider adds both.
+    """An HTTP request without the base URL and the API key, which `Provider` adds.
 
     Attributes:
         request: the request as `Adapter.rewrite` adapted it. The engine needs its tools, `names` and `answer_tool` to

@@ -36,7 +36,7 @@ class KimiQuirks(ChatQuirks):
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
         max_tokens_field: the name of the request field for the largest number of output tokens. Moonshot has deprecated
             the name `max_tokens`, but inference engines such as vLLM accept only this name.
-        reasoning_field: the message field that contains earlier reasoning. Kimi requires this field.
+        reasoning_field: the message field for the reasoning of earlier messages. Kimi requires this field.
         result_images: True if the server accepts images in tool results, as MoonshotAI/kimi-cli sends them.
         continues: the message field that asks Kimi to continue a message. The response doesn't repeat the message.
     """
@@ -180,7 +180,7 @@ def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> N
     The model imitates the conversation's earlier ids in its next tool call. If these ids have another style, the server
     loses the function's name (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call
     of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool call with the
-    same id. The hosted API renumbers ids itself, but inference engines don't.
+    same id. Moonshot's API renumbers the ids itself, but inference engines such as vLLM don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id

@@ -152,7 +152,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
 
     def background_tools(self, request: Request) -> bool:
         """Returns True if the model supports tools with `async`. According to OpenAI's guide to async tools, GPT-6 and
-        later do."""
+        later models support them."""
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:

@@ -277,8 +277,8 @@ class ResponsesQuirks:
     Attributes:
         store: the value of the field `store`. With None, streamfold omits `store`, and OpenAI stores responses for 30
             days.
-        encrypted_reasoning: True to request encrypted reasoning if the server doesn't store the response. OpenAI's
-            models without reasoning refuse such requests.
+        encrypted_reasoning: True to request encrypted reasoning if the server doesn't store the response. OpenAI
+            refuses such requests for models without reasoning.
         system_as_instructions: True to send system messages at the beginning of the conversation as `instructions`.
             With False, streamfold sends system messages as input items. OpenAI doesn't use the `instructions` of a
             stored response for the next response.
@@ -293,10 +293,10 @@ class ResponsesQuirks:
         format_member: the request field that contains the response format.
         conversations: whether a request may continue a stored response with `previous_response_id`, and how it then
             contains the system messages at the beginning. With "with_instructions", each request contains the system
-            messages as `instructions`, because a response doesn't inherit them. With "without_instructions", system
-            messages are sent as input items, because the server refuses `instructions` together with
-            `previous_response_id` (xAI). With "none", each request contains all messages, because the server doesn't
-            support or doesn't document stored responses.
+            messages as `instructions`, because the API doesn't take them from the stored response. With
+            "without_instructions", system messages are sent as input items, because the server refuses `instructions`
+            together with `previous_response_id` (xAI). With "none", each request contains all messages, because the
+            server doesn't support or doesn't document stored responses.
         added_tools: True if the server accepts `additional_tools` items, which add tools inside the conversation. With
             False, streamfold sends these tools together with the request's other tools.
         counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't have this path

@@ -117,8 +117,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
-    """Converts the response to a request that compacts a conversation. The items of this response are the new
-    conversation."""
+    """Returns the deltas of a response whose items are a compacted conversation."""
     items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
