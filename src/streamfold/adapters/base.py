@@ -22,6 +22,7 @@ from ..requests import (
     HostedEndpoint,
     OptionRules,
     Rules,
+    StoredConversation,
     apply_rules,
     check_hosted,
     continue_stored,
@@ -149,12 +150,14 @@ class Adapter(ABC):
         """
         ready, changes = self._ready(request, repair_history, endpoint)
         changes += report_unsent_options(ready, self.sends, self.name)
-        ready, restarted = self._continued(ready)
+        if ready.conversation is not None:
+            ready, restarted = self._continued(ready, ready.conversation)
+            changes += restarted
         report = EncodingReport()
         members = rename_members(self.encode(ready, report), ready.renames)
         body, replaced = encode_body(members, ready.options.extra_body)
         path, headers = self.request_path(ready), self.headers(ready)
-        warnings = (*changes, *restarted, *report.warnings(), *replaced)
+        warnings = (*changes, *report.warnings(), *replaced)
         return PreparedRequest(ready, self.method, path, headers, body, warnings, report.prefix)
 
     def prepare_count(
@@ -200,10 +203,8 @@ class Adapter(ABC):
             ready = replace(ready, options=options)
         return ready, [*summaries, *moved, *fitted.warnings, *dropped, *changes, *sampling]
 
-    def _continued(self, request: Request) -> tuple[Request, list[ReplyWarning]]:
-        stored, extra = request.conversation, request.options.extra_body
-        if stored is None:
-            return request, []
+    def _continued(self, request: Request, stored: StoredConversation) -> tuple[Request, list[ReplyWarning]]:
+        extra = request.options.extra_body
         if not self.keeps_conversations:
             if stored.base is not None:
                 raise ConfigError(

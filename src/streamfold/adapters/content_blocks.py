@@ -64,14 +64,13 @@ def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapp
     return read
 
 
-def read_parts(message: Message, where: str) -> Iterator[tuple[str, Any]]:
-    """Yields the content parts of a message, each with its path. If the content is a string, yields it as one text
+def read_parts(message: Message, where: str) -> list[tuple[str, Any]]:
+    """Returns the content parts of a message, each with its path. If the content is a string, returns it as one text
     part."""
     content = message.content
     parts = (TextPart(content),) if isinstance(content, str) else content or ()
-    for at, part in enumerate(parts):
-        place = f"{where}.content[{at}]"
-        yield place, read_foreign_part(part, place) if isinstance(part, Mapping) else part
+    places = [(f"{where}.content[{at}]", part) for at, part in enumerate(parts)]
+    return [(place, read_foreign_part(part, place) if isinstance(part, Mapping) else part) for place, part in places]
 
 
 def read_text_and_media(message: Message, where: str, api: str) -> Iterator[TextPart | MediaPart]:

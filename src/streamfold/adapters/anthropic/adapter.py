@@ -12,6 +12,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
@@ -85,6 +86,10 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         )
 
     def rules(self, request: Request) -> Rules:
+        return self._rules
+
+    @cached_property
+    def _rules(self) -> Rules:
         return Rules(
             tool_name=_NAME,
             response_format=self.quirks.response_format,

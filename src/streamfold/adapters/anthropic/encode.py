@@ -60,7 +60,8 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
     if system:
         body["system"] = system
     sent: list[SentTurn] = []
-    start = max((n for n, (_, message) in enumerate(talk) if is_signed_compaction(message, request)), default=0)
+    with_blocks = [(n, message) for n, (_, message) in enumerate(talk) if "blocks" in message.extras]
+    start = max((n for n, message in with_blocks if is_signed_compaction(message, request)), default=0)
     talk = talk[start:]  # the API refuses the messages that a signed compaction replaces
     body |= {"messages": encode_turns(talk, request, quirks, report, sent), "stream": request.stream}
     body |= hosted_members(request)
@@ -69,10 +70,10 @@ def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingRe
         body["tools"] = [_tool(tool, forms) for tool in request.tools]
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    stops = options.stop_texts or None
+    stops = None if options.stop is None else options.stop_texts or None
     body |= without_none(temperature=options.temperature, top_p=options.top_p, stop_sequences=stops)
     body |= _thinking(request, quirks, max_tokens)
-    wanted = read_response_format(options.response_format)
+    wanted = read_response_format(options.response_format) if options.response_format is not None else None
     if wanted is not None and wanted.schema is not None:
         form = {"type": "json_schema", "schema": dict(wanted.schema)}
         body["output_config"] = {**body.get("output_config", {}), "format": form}
@@ -217,9 +218,10 @@ def with_cache_control(mark: CacheMark) -> dict[str, Any]:
 
 def cache_last_block(blocks: list[dict[str, Any]], mark: CacheMark) -> list[dict[str, Any]]:
     """Adds a cache mark to the last content block that isn't thinking. The API refuses marks on thinking blocks."""
-    at = next((at for at in range(len(blocks) - 1, -1, -1) if not is_thinking_block(blocks[at])), None)
-    if mark and at is not None:
-        blocks[at] = {**blocks[at], **with_cache_control(mark)}
+    if mark:
+        at = next((at for at in range(len(blocks) - 1, -1, -1) if not is_thinking_block(blocks[at])), None)
+        if at is not None:
+            blocks[at] = {**blocks[at], **with_cache_control(mark)}
     return blocks
 
 
@@ -240,6 +242,10 @@ def _report(message: Message, where: str, request: Request, report: EncodingRepo
 
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
+    if isinstance(message.content, str):  # as nearly always
+        if message.content:
+            yield {"type": "text", "text": message.content}
+        return
     for place, part in read_parts(message, where):
         block = _block(part, place)
         if block.get("type") != "text" or block.get("text"):
