@@ -34,8 +34,8 @@ class UsageNames:
         """Converts a usage object to a `Usage`.
 
         Google's count of output tokens doesn't include thoughts, and its count of prompt tokens doesn't include the
-        text that hosted tools added to the prompt. Both are added here. Google omits counts that are 0, so a missing
-        count is 0 if there are other counts.
+        text that hosted tools added to the prompt. The `Usage` includes both. Google omits counts that are 0, so a
+        missing count is 0 if there are other counts.
         """
         names = self.prompt, self.tools, self.answer, self.thoughts
         total, cached = count_or_none(numbers, self.total), count_or_zero(numbers, self.cached)

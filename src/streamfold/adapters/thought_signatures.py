@@ -35,8 +35,8 @@ PLACEHOLDER = "skip_thought_signature_validator"
 def unsigned_calls(request: Request) -> frozenset[int]:
     """Returns the indexes of assistant messages that Google's Chat Completions API would refuse.
 
-    It requires a signature, in `extra_content`, for the first tool call of each assistant message after the last user
-    message: https://ai.google.dev/gemini-api/docs/thought-signatures#openai
+    This API requires a signature, in `extra_content`, for the first tool call of each assistant message after the last
+    user message: https://ai.google.dev/gemini-api/docs/thought-signatures#openai
     """
     found = set()
     positions = [position for position, _ in request.numbered]

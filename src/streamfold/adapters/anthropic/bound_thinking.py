@@ -1,8 +1,9 @@
 """Leaves thinking out of a request if something before the thinking has changed, because Claude would refuse it.
 
 Claude 5.1 and later bind a thinking block to its prefix: the system prompt, the tools and the earlier messages. The API
-refuses a request that contains the block after another prefix. `Message.prefix` stores a digest of the prefix, with
-which streamfold compares later requests. If streamfold leaves thinking out, a warning names the change.
+refuses a request in which something else precedes the block. streamfold stores a digest of the prefix in
+`Message.prefix`, and compares this digest with the prefix in later requests. If streamfold leaves thinking out, a
+warning names the change.
 
 The order of tools, tools that are loaded later, cache marks and thinking are not part of a prefix. A thinking block is
 also bound to the thinking block before it. So streamfold can leave out the first or the last thinking blocks of a
@@ -66,7 +67,7 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
     Args:
         body: the request's JSON body, which this function modifies.
-        turns: the assistant messages in the body. Thinking in a message without `Message.prefix` stays.
+        turns: the assistant messages in the body. Thinking in a message without `Message.prefix` stays in the body.
         checked: True if the API refuses thinking with a changed prefix. With False, all thinking stays in the body.
     """
     system, tools = digest_parts(_unmarked(body.get("system"))), digest_parts(_tools(body.get("tools")))

@@ -3,7 +3,7 @@
 Claude compacts a conversation if a request asks for it, or if the conversation has more tokens than a limit in the
 request. If a request asks for it, the response contains a signed block, and the API refuses later requests that contain
 this block and also the messages before it (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand).
-Above the limit, the API ignores the messages before the block instead
+After a compaction above the limit, the API ignores the messages before the block
 (https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). A request that turns on a compaction, and
 each later request with the block of a compaction, needs a value in the header `anthropic-beta`.
 """
@@ -79,8 +79,8 @@ def threshold_members(request: Request, report: EncodingReport) -> dict[str, Any
 
 
 def ask_for_compaction(body: dict[str, Any]) -> None:
-    """Changes a request body so that it asks Claude for a compaction. Removes the fields that the API refuses in such a
-    request."""
+    """Adds the field that asks Claude for a compaction to a request body, and removes the fields that the API refuses
+    beside this field."""
     for name in ("context_management", "stop_sequences"):
         body.pop(name, None)
     if body.get("tool_choice", {}).get("type") in ("any", "tool"):

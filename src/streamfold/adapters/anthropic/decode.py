@@ -1,7 +1,7 @@
 """Converts the events of the Messages API to deltas: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
-The decoder reads an event's type from the field `type` of its JSON, because some servers send no SSE field `event`. It
-ignores pings, unknown events and unknown fields. `engine/blocks.py` builds content blocks from the deltas.
+The decoder reads an event's type from the field `type` of its JSON, because some servers send no SSE field `event`. The
+decoder ignores pings, unknown events and unknown fields. `engine/blocks.py` builds content blocks from the deltas.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ _read_usage_with_cache = partial(_read_usage, cache_included=True)
 
 def _read_counts(numbers: Mapping[str, Any], cache_included: bool) -> Usage:
     """Converts the token counts of a response, or of one of its steps. Adds the cached tokens to `input_tokens`,
-    because Anthropic's `input_tokens` doesn't include them. Servers with the quirk `cache_included` have already added
-    them.
+    because Anthropic's `input_tokens` doesn't include them. Servers with the quirk `cache_included` already send the
+    sum.
 
     https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching#tracking-cache-performance
     """

@@ -253,8 +253,8 @@ def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
 
 
 def result_block(message: Message, where: str) -> dict[str, Any]:
-    """Converts a tool message to a content block. The API accepts images and documents in a tool result, except in one
-    with `is_error`."""
+    """Converts a tool message to a content block. The API accepts images and documents in a tool result, unless the
+    result has `is_error`."""
     mark = with_cache_control(message.cache)
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": message.tool_call_id, **mark}
     is_text = isinstance(message.content, str | None) or all(isinstance(part, TextPart) for part in message.content)

@@ -1,4 +1,4 @@
-"""Limits the cache marks (`cache_control`) in a request to four. The Messages API refuses more.
+"""Limits the cache marks (`cache_control`) in a request to four, the most that the Messages API accepts.
 
 https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """

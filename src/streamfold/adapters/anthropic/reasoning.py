@@ -1,4 +1,4 @@
-"""Turns thinking off, or changes the tool choice, if the API would refuse a request with both.
+"""Turns thinking off, or changes the tool choice, if the API would otherwise refuse the request.
 
 https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking describe what
 the API refuses.
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Adapts the effort and the tool choice of a request to each other, to the output limit and to the conversation.
-    Returns the changed request, and a warning for each change."""
+    """Turns thinking off if the API would refuse it, and replaces a forced tool choice if the model thinks. Returns the
+    changed request, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     if request.family.budget is not None and request.options.reasoning_effort not in (None, "none"):
         limit = output_limit(request, quirks)

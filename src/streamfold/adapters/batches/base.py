@@ -214,7 +214,8 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_upload(self, value: Any) -> str:
-        """Returns the id of the uploaded file from the JSON response. Raises ValueError if it contains no id."""
+        """Returns the id of the uploaded file from the JSON response. Raises ValueError if the response contains no
+        id."""
 
     @abstractmethod
     def files(self) -> EndpointRequest:

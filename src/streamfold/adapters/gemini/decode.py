@@ -73,7 +73,7 @@ class GeminiEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON response body to deltas. It is a list of chunks if the URL of a stream lacks `alt=sse`."""
+        """Converts a JSON response body to deltas. The body is a list of chunks if a stream's URL lacks `alt=sse`."""
         out: list[Delta] = []
         for chunk in body if isinstance(body, list) else [body]:
             _chunk(chunk, out)

@@ -1,7 +1,7 @@
 """Parses the JSON errors of Google's APIs: https://cloud.google.com/apis/design/errors.
 
-An error has a code such as `RESOURCE_EXHAUSTED`. Its details contain the time to wait before a retry and the name of
-the exceeded quota.
+An error has a code such as `RESOURCE_EXHAUSTED`. The details of an error contain the time to wait before a retry and
+the name of the exceeded quota.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ class InteractionsAdapter(InteractionsEventReader, Adapter):
         return read_interactions_error(body, status)
 
     def instruction_count(self, request: Request) -> int:
-        """Returns the number of system messages at the beginning. Every request sends them, because an interaction
-        doesn't inherit the instructions of the interaction that it continues."""
+        """Returns the number of system messages at the beginning. Every request sends these messages, because an
+        interaction doesn't inherit the instructions of the interaction that it continues."""
         return next(
             (at for at, each in enumerate(request.messages) if each.role not in INSTRUCTION_ROLES),
             len(request.messages),

@@ -1,4 +1,4 @@
-"""Parses the JSON errors of the Interactions API. Their codes are Google's error codes in lower case."""
+"""Parses the JSON errors of the Interactions API. The codes of these errors are Google's error codes in lower case."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATUS = {code: status for status, code in _CODES.items()} | {
 
 
 def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
-    """Parses an error of the Interactions API. Its field `code` may be a word or an HTTP status."""
+    """Parses an error of the Interactions API, whose field `code` may be a word or an HTTP status."""
     info = read_google_error(body, status)
     if info.status is not None:
         return info

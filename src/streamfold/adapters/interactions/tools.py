@@ -41,7 +41,7 @@ FORMS = {
 
 
 def tool_entries(request: Request) -> list[dict[str, Any]]:
-    """Returns the request's list of tools. The tool choice "none" removes the hosted tools from it, because the API
+    """Returns the request's list of tools. With the tool choice "none", this list has no hosted tools, because the API
     applies "none" only to functions."""
     entries = []
     for tool in request.tools:
