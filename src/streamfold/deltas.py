@@ -168,7 +168,7 @@ class UsageUpdate:
 
 @dataclass(slots=True)
 class ServedBy:
-    """Says that another model than before continues the response."""
+    """Says that another model continues the response."""
 
     model: str
 
@@ -199,7 +199,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Meta:
-    """The id, model and creation time of the response. The first valid value of each field is used.
+    """The id, model and creation time of the response. The engine uses the first valid value of each field.
 
     Attributes:
         previous: the id of the stored response that this response continues; "" if the server says that this

@@ -273,8 +273,10 @@ class TurnCache:
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
-        owner: the owner of the conversations. An owner never gets turns of another owner.
-        end_user: the owner's user. With None, the end user is the one that a request names (see the guide).
+        owner: the user, tenant or gateway key that the conversations belong to. An owner never gets turns of another
+            owner.
+        end_user: the user of the owner's application. With None, the end user is the one that a request names (see the
+            guide).
         ids: True if clients send the ids of tool calls back. With False, the cache finds a turn by the names and
             arguments of its tool calls, and restores the ids too.
     """

@@ -80,8 +80,8 @@ class BaseChatModel(AsyncContext, ABC):
 
         Args:
             stream: False requests a complete JSON response, if the provider's API supports this. The reply is the same
-                as with a stream, but parsing it takes less CPU time. The timeout for the response is longer, because
-                only a stream shows early that the provider has stalled. See `Timeouts`.
+                as with a stream, but parsing a complete response takes less CPU time. The timeout for the response is
+                longer, because only a stream shows early that the provider has stalled. See `Timeouts`.
 
         Raises:
             ConfigError: the request is invalid, or needs a feature that the model doesn't support.

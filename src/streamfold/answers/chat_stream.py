@@ -142,7 +142,8 @@ class ChatStream(AsyncIteration, AsyncContext):
 
     @property
     def ready(self) -> bool:
-        """True if the next chunk has already arrived. A server can send both chunks to its own client in one write."""
+        """True if the next chunk has already arrived, so that a server can send both chunks to its client in one
+        write."""
         return length_hint(self._ready) > 0 and (self.yields_call_deltas or self._watchers is None)
 
     @property
@@ -189,8 +190,8 @@ class ChatStream(AsyncIteration, AsyncContext):
                 key of an object. The empty path matches the complete value.
             function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream raises
                 this exception.
-            tool: watches only calls of this tool. None watches all tool calls, and the answer's text if the text is
-                JSON.
+            tool: watches only calls of this tool. With None, the function gets all tool calls, and the answer's text if
+                the text is JSON.
 
         Raises:
             ConfigError: the path is malformed, or the function is async.
@@ -205,8 +206,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         self._watchers = watchers
 
     async def start(self) -> Self:
-        """Sends the request, waits for the first chunk, and returns the stream. A loop over the stream still yields
-        this chunk first.
+        """Sends the request, waits for the first chunk, and returns the stream. A later loop over the stream still
+        yields the first chunk.
 
         A web application can call `start()` before it sets the status of its own response:
 
@@ -367,7 +368,8 @@ class ChatStream(AsyncIteration, AsyncContext):
 class WrappedAnswer:
     """A `ChunkSource` that wraps another source. A subclass can replace the wrapped source before the first chunk.
 
-    A subclass that changes no chunks overrides `_begin`, `_complete` and `_fail`. Other subclasses override `batches`.
+    A subclass that changes chunks overrides `batches`. Other subclasses override only `_begin`, `_complete` and
+    `_fail`.
     """
 
     def __init__(self, source: ChunkSource) -> None:

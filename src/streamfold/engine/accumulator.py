@@ -287,7 +287,8 @@ class StreamAccumulator:
         continues: true if the caller requests the next part of a paused answer.
 
     Attributes:
-        identified: true if the server has sent id, model and creation time. Later `Meta` deltas are then ignored.
+        identified: true if the server has sent id, model and creation time. The accumulator then ignores later `Meta`
+            deltas.
         stopped: true if streamfold ended the response at a stop sequence.
         part_ended: true if the server has paused the answer, so that another HTTP request must continue it.
         keeps_usage: true if the server has sent the complete usage. The reply then contains this usage even if

@@ -124,7 +124,7 @@ class TextDeduplicator:
         return self.shown(kind) + "".join(text for shown in waiting for text in shown.waiting or ())
 
     def finish_item(self, output: int | None) -> list[PartedDelta]:
-        """Records that an output item is complete. Returns the texts that were held back until then."""
+        """Records that an output item is complete. Returns the texts that waited for this item."""
         if output is None:
             return []
         self._done.add(output)

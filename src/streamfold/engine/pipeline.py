@@ -315,7 +315,7 @@ def _is_counted(piece: BlockPiece) -> bool:
 
 
 def is_progress(deltas: list[Delta]) -> bool:
-    """Returns whether an SSE event contains a part of the model's answer. Such an event restarts the timeouts."""
+    """Returns whether an SSE event contains a part of the model's answer and therefore restarts the timeouts."""
     for delta in reversed(deltas):
         kind = type(delta)
         if kind in _TEXTS:

@@ -23,8 +23,8 @@ class ToolNames:
         self._declared = frozenset(declared) if declared else _NO_NAMES
 
     def is_piece(self, current: str, piece: str) -> bool:
-        """Returns whether `piece` may continue the name `current`. If both are names of declared tools, they belong to
-        two tool calls, unless a declared name begins with the joined text."""
+        """Returns whether `piece` may continue the name `current`. If both texts are names of declared tools, they
+        belong to two tool calls, unless a declared name begins with the joined text."""
         two_tools = current in self._declared and piece in self._declared
         return not two_tools or self._begins_any(current + piece)
 
@@ -127,7 +127,7 @@ class IncomingCall:
     @property
     def waits(self) -> bool:
         """Returns whether arguments are still expected. `{}` may be a placeholder: Bedrock starts each tool call with
-        it."""
+        `{}`."""
         return not (self.came_whole or self.wholes) and self.size < 8 and self.text.strip() in ("", "{}")
 
     @property
@@ -147,7 +147,7 @@ class IncomingCall:
         return (self.size == len(arguments) and arguments == self.text) or arguments in self.wholes
 
     def add_whole(self, text: str) -> bool:
-        """Stores complete arguments. Returns False if it ignores them, because they arrived before or are empty."""
+        """Stores complete arguments. Ignores arguments that arrived before or are empty, and returns False for them."""
         self.came_whole = True
         if text in self.wholes or not text.strip():
             return False

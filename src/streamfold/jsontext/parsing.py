@@ -88,7 +88,7 @@ def is_truncated_json(text: str) -> bool:
 
 
 def partial_value(text: str, *, ended: bool = False) -> Any:
-    """Parses truncated JSON. If its last string is incomplete, the result contains the beginning of that string.
+    """Parses truncated JSON. If the text's last string is incomplete, the result contains the beginning of that string.
     Returns None if nothing can be parsed yet.
 
     Args:

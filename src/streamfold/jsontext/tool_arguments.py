@@ -1,6 +1,6 @@
 """Parses a tool call's arguments. Text that isn't a JSON object becomes `{"_raw": text, "_error": "invalid_json"}`.
 
-The parser repairs only unambiguous damage that servers are known to cause. Each repair causes a warning.
+The parser repairs only unambiguous damage that servers are known to cause. The reply has a warning for each repair.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ class Scanner(ABC):
         return "".join(pieces[:number]).strip(), end
 
     def rewind(self, marker: str) -> str:
-        """Returns the text after the current marker to the input. If parsing it again could take quadratic time, the
-        method returns the text to the caller instead."""
+        """Returns the text after the current marker to the input. If parsing the text again could take quadratic time,
+        returns the text to the caller instead."""
         read = "".join(self._recorded or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:

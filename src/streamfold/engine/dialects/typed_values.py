@@ -1,4 +1,5 @@
-"""Converts plain-text values in markup to the type that the tool's schema declares. Without a schema, "3" is text."""
+"""Converts plain-text values in markup to the type that the tool's schema declares. Without a declared type, the value
+3 becomes the string "3"."""
 
 from __future__ import annotations
 
