@@ -222,8 +222,8 @@ class Warn:
 
 @dataclass(slots=True)
 class Failure:
-    """An error that the server sent. `reason` is true if the server sent the error as a finish reason. The error
-    then replaces an earlier finish reason."""
+    """An error that the server sent. `reason` is true if the server sent the error as a finish reason, which replaces
+    an earlier finish reason."""
 
     info: ErrorInfo
     body: Any = None

@@ -100,7 +100,8 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Unstable:
-    """A kind of text that an agent adds to a request and removes from later requests. Cache keys must not depend on it.
+    """A kind of text that an agent adds to a request and removes from later requests. Cache keys don't depend on such
+    text.
 
     Attributes:
         client: the agent.

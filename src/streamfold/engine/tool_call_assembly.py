@@ -215,7 +215,7 @@ class CallMatch:
     """The tool call that a fragment was assigned to, and the rule that decided this.
 
     Attributes:
-        rule: the name of the rule.
+        rule: the name of the rule (see `MatchRule`).
         opened: true if the fragment began the tool call.
         rival: another tool call that has the fragment's index or id, or None.
     """

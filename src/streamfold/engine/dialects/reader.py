@@ -114,7 +114,8 @@ class MarkupReader(Scanner):
     Attributes:
         warnings: the warnings about tool calls that could not be parsed.
         behind: the marker of `message_markers` that was parsed last, or "". A format may set this attribute.
-        thought: the reasoning so far, if it has to be parsed again at the end of the response.
+        thought: the reasoning so far, if the dialect may have to parse it again at the end of the response, otherwise
+            None.
     """
 
     def __init__(
