@@ -15,7 +15,9 @@ import pytest
 
 from gateways import CHAT, asking, serve_command
 from servers import END, STREAM, Connection, framed, serving
+from streamfold import Hooks, Provider
 from streamfold.recording import Recording
+from streamfold.types import Attempt, RequestInfo
 from streamfold_gateway import gateway
 from streamfold_lab.live import LivePage
 
@@ -138,6 +140,27 @@ async def test_the_timeline_names_every_failed_attempt() -> None:
         await made.ask()
         page = await made.http.get("/ui/answers/1")
     assert "custom: busy (HTTP 503); custom: full (HTTP 503)" in page.text
+
+
+async def test_the_list_shows_the_text_of_the_present_attempt() -> None:
+    """A look at the list during the pause before another attempt takes nothing from the text of that attempt."""
+    infos: list[RequestInfo] = []
+    async with serving(hello) as server:
+        config = {"base_url": server.base_url, "model": "m-1", "api_key": KEY}
+        async with Provider.from_config(config, hooks=[Hooks(on_request=infos.append)]) as provider:
+            await provider.chat("Hi")
+    page, (info,) = LivePage(), infos
+    hooks, viewer = page.hooks, Desk(page.around(None), page=page)
+    texts = []
+    async with viewer.http:
+        hooks.on_request(info)
+        hooks.on_bytes(info, chunk({"content": "Howdy "}))
+        hooks.on_retry(info, Attempt("main", "the connection broke"))
+        texts.append((await viewer.seen())["changed"][0]["text"])
+        hooks.on_request(info)
+        hooks.on_bytes(info, chunk({"content": "Hello "}))
+        texts.append((await viewer.seen())["changed"][0]["text"])
+    assert texts == ["Howdy ", "Hello "]
 
 
 async def test_a_failed_attempt_takes_no_room_from_the_next_one() -> None:

@@ -28,7 +28,7 @@ class AnswerSummary:
         self._decoder: StreamDecoder | None = None
         self._read = 0
         self._tail = self._thought = ""
-        self._attempts = -1
+        self._pieces: list[tuple[float, bytes]] | None = None
 
     def line(self) -> dict[str, Any]:
         """Returns the row's content as JSON data, without secrets."""
@@ -61,8 +61,8 @@ class AnswerSummary:
         if outcome:
             self._decoder = None
             return outcome.text or outcome.reasoning
-        if self._attempts != len(watched.failed):  # another attempt begins from the beginning
-            self._attempts, self._read, self._tail, self._thought = len(watched.failed), 0, "", ""
+        if self._pieces is not watched.pieces:  # another attempt begins from the beginning
+            self._pieces, self._read, self._tail, self._thought = watched.pieces, 0, "", ""
             self._decoder = StreamDecoder(find_adapter(watched.info.adapter)(), **_reading(watched))
         if self._decoder is not None:
             pieces = watched.pieces[self._read :]
