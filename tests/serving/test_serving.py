@@ -27,6 +27,7 @@ from streamfold import (
     tool_result,
     user,
 )
+from streamfold.adapters import ExtraPart, Finish, TextDelta
 from streamfold.serving import (
     ApiFormat,
     parse_messages,
@@ -35,6 +36,7 @@ from streamfold.serving import (
     serialize_reply,
     serialize_stream,
 )
+from streamfold.serving.interactions import InteractionsSerializer
 from streamfold.testing import ScriptedProvider, Step, call, fail, say, think, usage
 from streamfold.types import ImagePart, TextPart
 from tables import each_row
@@ -313,6 +315,15 @@ def test_steps_of_the_model_have_lists_of_contents() -> None:
         parse_messages([{"type": "model_output", "content": 5}], "interactions")
     with pytest.raises(ConfigError, match="input is empty: it must be a text"):
         parse_messages([], "interactions")
+
+
+def test_a_step_may_have_contents_of_another_type() -> None:
+    """What Google's server sends in a step's content is written as far as it is documented."""
+    serializer = InteractionsSerializer(id="v1_0", model="m")
+    for content in (None, 5, [None, "x", {"type": ["image"]}, {"annotations": [{"type": "url_citation"}]}]):
+        serializer.feed(ExtraPart("step", {"type": "model_output", "content": content}))
+    assert b"url_citation" not in serializer.feed(TextDelta("Hi"))
+    assert b"completed" in serializer.feed(Finish("stop", "completed")) + serializer.finish()
 
 
 # --- replies ----------------------------------------------------------------------------------------------------------

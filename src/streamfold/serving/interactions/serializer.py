@@ -113,7 +113,10 @@ class InteractionsSerializer(StreamSerializer):
             if signature := step.get("signature"):
                 self._delta(self._switch("thought"), type="thought_signature", signature=signature)
         elif kind == "model_output":
-            for content in step.get("content") or ():
+            contents = step.get("content")
+            for content in contents if isinstance(contents, list) else ():
+                if not isinstance(content, dict):
+                    continue
                 if sources := content.get("annotations"):
                     self._delta(self._switch("model_output"), type="text_annotation_delta", annotations=sources)
                 if content.get("type") in STEP_MEDIA:
