@@ -317,6 +317,16 @@ def test_steps_of_the_model_have_lists_of_contents() -> None:
         parse_messages([], "interactions")
 
 
+@each_row("content", [True, [True], [{"text": "Hi", "annotations": True}]])
+def test_an_item_may_have_content_of_another_type(content: Any) -> None:
+    """Citations are counted where a message has them as documented."""
+    cited = {"type": "url_citation", "url": "http://a.test", "start_index": 0, "end_index": 2}
+    items = [{"type": "message", "role": "assistant", "content": content}]
+    reply = Reply("Hi", finish_reason="stop", extras={"output": items, "annotations": [cited]})
+    message = serialize_reply(reply, "chat").body["choices"][0]["message"]
+    assert (message["content"], message["annotations"][0]["url_citation"]["url"]) == ("Hi", "http://a.test")
+
+
 def test_a_step_may_have_contents_of_another_type() -> None:
     """What Google's server sends in a step's content is written as far as it is documented."""
     serializer = InteractionsSerializer(id="v1_0", model="m")

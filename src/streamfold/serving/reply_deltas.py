@@ -42,9 +42,11 @@ def _cited_in_whole_text(reply: Reply, annotations: list[Any]) -> list[Any]:
     count from the start of a part of the text."""
     found, text = [], ""
     for item in _items(reply):
-        for part in item.get("content") or () if item.get("type") == "message" else ():
+        parts = item.get("content") if item.get("type") == "message" else None
+        for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict) and isinstance(said := part.get("text"), str):
-                found += [_moved(cited, len(text)) for cited in part.get("annotations") or ()]
+                cited = part.get("annotations")
+                found += [_moved(one, len(text)) for one in cited] if isinstance(cited, list) else []
                 text += said
     return found if text == reply.text and len(found) == len(annotations) else annotations
 
