@@ -24,6 +24,7 @@ from streamfold.faults import Fault
 from streamfold_lab.doctor import (
     NOT_EXAMINED,
     Budget,
+    Finding,
     ReportCard,
     cards_from,
     cards_to_dict,
@@ -35,6 +36,7 @@ from streamfold_lab.doctor import (
     write_profile,
 )
 from streamfold_lab.doctor.probes import PROBES
+from streamfold_lab.doctor.values import Setting
 from tables import each_row
 
 # httpx on trio, when a stream is left before its end.
@@ -257,6 +259,20 @@ def test_the_written_profile_reaches_the_server_as_the_examined_one_does(
     assert (written.api_key_env, written.key_header) == (profile.api_key_env, "x-acme-key")
     assert written.headers == {"X-Team": "${TEAM}"}
     assert "geheim" not in file.read_text()
+
+
+def test_a_new_table_comes_behind_a_list_of_several_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting for a table that isn't there yet leaves the lines of the provider's last value together."""
+    monkeypatch.setenv("ACME_KEY", KEY)
+    file = tmp_path / "streamfold.toml"
+    before = '[providers.acme]\nbase_url = "http://acme.test/v1"\nmodel = "m"\napi_key_env = [\n  "ACME_KEY",\n]\n'
+    other = '\n# The other one.\n[providers.other]\nbase_url = "http://other.test/v1"\n'
+    file.write_text(before + other)
+    setting = Setting(("quirks", "stream_usage"), False, "refused")
+    finding = Finding("stream_usage", "basics", "?", "set", "refused", settings=(setting,))
+    card = ReportCard("acme", "http://acme.test/v1", "chat", "m", findings=(finding,))
+    assert write_profile(file, card, read_config(file).profile("acme")) == ["quirks.stream_usage = false"]
+    assert file.read_text() == before + "\n[providers.acme.quirks]\nstream_usage = false # refused\n" + other
 
 
 @each_row("adapter", ["chat", "auto"])

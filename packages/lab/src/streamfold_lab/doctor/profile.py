@@ -117,7 +117,12 @@ def _with_setting(path: Path, text: str, key: tuple[str, ...], setting: Setting)
         raise ConfigError(f"{path}:{places[table]}: can't update this line: write {_line(setting)} under {header}")
     else:
         last = max(number for place, number in places.items() if place[: len(table) - 1] == table[:-1])
-        lines[last:last] = ["", header, _line(setting)]
+        # The last value may have several lines, so the new table comes before the next table and its comments.
+        later = [number for number in places.values() if number > last and lines[number - 1].lstrip().startswith("[")]
+        at = min(later, default=len(lines) + 1) - 1
+        while not lines[at - 1].strip() or lines[at - 1].lstrip().startswith("#"):
+            at -= 1
+        lines[at:at] = ["", header, _line(setting)]
     return "\n".join(lines) + "\n"
 
 
