@@ -18,7 +18,7 @@ from typing import Any
 
 from ..deltas import Block, BlockEnd, BlockKind, BlockPiece, Delta, RanOnServer, ReasoningDelta, TextDelta, Warn
 from ..errors import ProtocolError
-from ..jsontext import PathValue, PathValues, join_surrogates, parse_object, read_arguments, without_surrogates
+from ..jsontext import PathValue, PathValues, clean_json, join_surrogates, parse_object, read_arguments
 from ..types import ExtraPart, ToolCall, ToolCallDelta
 
 _SHOWN: dict[BlockKind, type[TextDelta] | type[ReasoningDelta]] = {"text": TextDelta, "reasoning": ReasoningDelta}
@@ -381,11 +381,11 @@ class BlockAssembler:
             if member not in block.lists:
                 before = block.value.get(member)
                 block.lists[member] = list(before) if isinstance(before, list) else []
-            block.lists[member].append(value if type(value) is str else without_surrogates(value))
+            block.lists[member].append(value if type(value) is str else clean_json(value))
             if type(value) is str and member == block.begun.member:
                 self._show(block, value, out)
             return out
-        block.value = {**block.value, member: without_surrogates(value)}
+        block.value = {**block.value, member: clean_json(value)}
         return out
 
     def _show(self, block: _BlockState, text: str, out: list[Delta]) -> None:

@@ -6,6 +6,7 @@ from .parsing import (
     amount,
     as_count,
     canonical_json,
+    clean_json,
     count_or_none,
     count_or_zero,
     dump_compact,
@@ -13,7 +14,6 @@ from .parsing import (
     is_done,
     is_truncated_json,
     join_surrogates,
-    non_empty,
     object_or_none,
     parse_event,
     parse_object,
@@ -24,6 +24,5 @@ from .parsing import (
     str_or_none,
     whole_characters,
     whole_number,
-    without_surrogates,
 )
 from .tool_arguments import ParsedArguments, invalid_arguments, is_empty, is_empty_wrapper, read_arguments

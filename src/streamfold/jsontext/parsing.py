@@ -42,7 +42,7 @@ def parse_object(text: str) -> Any:
     except (ValueError, TypeError):
         pass
     try:
-        return without_surrogates(_STRICT.decode(text))
+        return clean_json(_STRICT.decode(text))
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
 
@@ -100,7 +100,7 @@ def partial_value(text: str, *, ended: bool = False) -> Any:
     try:
         if not ended and (number := _OPEN_NUMBER.search(text)) and '"' not in _STRING.sub("", text):
             text = text[: number.start()]
-        return without_surrogates(_beginning(text))
+        return clean_json(_beginning(text))
     except (ValueError, TypeError):
         return None
 
@@ -139,7 +139,7 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
                 at += 1
                 continue
             value, end = _STRICT.raw_decode(text, at)
-            found.append((without_surrogates(value), text[at:end]))
+            found.append((clean_json(value), text[at:end]))
             at = end
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
@@ -223,16 +223,20 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
-def without_surrogates(value: Any) -> Any:
-    """Applies `join_surrogates` to all strings in a JSON value. Returns the same object if it contains no halves of
-    surrogate pairs."""
+def clean_json(value: Any) -> Any:
+    """Applies `join_surrogates` to all strings in a JSON value. Returns the same object if there is nothing to join.
+    Raises ValueError if the value is nested too deeply."""
     if type(value) is str:
         return join_surrogates(value)
     try:
         to_json(value)  # fails for halves of surrogate pairs
         return value
     except ValueError:
+        pass
+    try:
         return _joined(value)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
 
 
 def _joined(value: Any) -> Any:
@@ -322,11 +326,3 @@ def count_or_none(numbers: Mapping[str, Any], *names: str) -> int | None:
 def count_or_zero(numbers: Mapping[str, Any], name: str) -> int | None:
     """Returns the count in a field of `numbers`. Returns 0 if the field is missing, None if its value isn't a count."""
     return 0 if numbers.get(name) is None else count_or_none(numbers, name)
-
-
-def non_empty(value: Any) -> Any:
-    """Applies `without_surrogates` to a value. Raises ValueError if the value is nested too deeply."""
-    try:
-        return without_surrogates(value)
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc

@@ -31,11 +31,11 @@ from ...deltas import (
 from ...errors import ErrorInfo, error_info
 from ...jsontext import (
     as_count,
+    clean_json,
     count_or_none,
     count_or_zero,
     dump_compact,
     int_or_none,
-    non_empty,
     parse_or_text,
     str_or_none,
 )
@@ -131,7 +131,7 @@ class AnthropicEventReader:
 
     def _usage(self, said: dict[str, Any], out: list[Delta]) -> None:
         if isinstance(usage := said.get("usage"), dict):
-            out.append(UsageUpdate(non_empty(usage), _read_usage_with_cache if self.cache_included else _read_usage))
+            out.append(UsageUpdate(clean_json(usage), _read_usage_with_cache if self.cache_included else _read_usage))
             if isinstance(tools := usage.get("server_tool_use"), dict):
                 for name, number in tools.items():
                     out.append(ToolRequests(str(name).removesuffix("_requests"), as_count(number) or 0))
@@ -164,7 +164,7 @@ def _block_start(number: int | None, block: Any, out: list[Delta]) -> None:
 def _block(number: int | None, value: Any) -> Block:
     if not isinstance(value, dict):
         raise ValueError(f"a content block must be an object, not {value!r:.80}")
-    value = non_empty(value)
+    value = clean_json(value)
     match value.get("type"):
         case "text":
             set_members = {name: item for name, item in value.items() if item is not None}
@@ -207,7 +207,7 @@ def _piece(number: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
             # A second signature replaces the first.
             out.append(BlockPiece(number, "reasoning", "signature", signature, "set"))
         case "citations_delta" if "citation" in delta:
-            out.append(BlockPiece(number, "text", "citations", non_empty(delta["citation"]), "add"))
+            out.append(BlockPiece(number, "text", "citations", clean_json(delta["citation"]), "add"))
         case "compaction_delta":  # the summary as text or encrypted; either may be null
             for name in ("content", "encrypted_content"):
                 if isinstance(text := delta.get(name), str):
@@ -217,7 +217,7 @@ def _piece(number: int | None, delta: dict[str, Any], out: list[Delta]) -> None:
 def _add_extras(said: dict[str, Any], names: Iterable[str], out: list[Delta]) -> None:
     for name in names:
         if said.get(name) is not None:
-            out.append(ExtraPart(name, [non_empty(said[name])], whole=True))
+            out.append(ExtraPart(name, [clean_json(said[name])], whole=True))
 
 
 def _end(said: dict[str, Any], out: list[Delta]) -> None:

@@ -22,10 +22,10 @@ from ...deltas import (
 from ...errors import error_info, wrapped_error
 from ...jsontext import (
     ERROR_KEYS,
+    clean_json,
     int_or_none,
     is_done,
     join_surrogates,
-    non_empty,
     parse_event,
     parse_or_text,
     str_or_none,
@@ -155,7 +155,7 @@ class ChatEventReader:
                 failure = failure or Failure(error_info(error), error)
         for name in _SOURCES:
             if (sources := chunk.get(name)) and type(sources) is list:
-                out.append(ExtraPart(name, non_empty(sources), whole=True))
+                out.append(ExtraPart(name, clean_json(sources), whole=True))
         if not usage and "x_groq" in chunk and (own := _object(chunk["x_groq"])):
             usage = _object(own.get("usage"))
             if error := own.get("error"):
@@ -227,7 +227,7 @@ class ChatEventReader:
         for name in _EXTRAS:
             value = delta.get(name)
             for item in value if isinstance(value, list) else [value] if value else ():
-                out.append(ExtraPart(name, non_empty(item)))
+                out.append(ExtraPart(name, clean_json(item)))
 
     def _reasoning(self, delta: dict[str, Any], out: list[Delta], *, whole: bool) -> None:
         said = None
@@ -321,13 +321,13 @@ def _parts(content: Any, out: list[Delta]) -> None:
                 out.append(ReasoningDelta(_text_of(part)))
             case {"type": "reasoning", "summary": list()}:  # Databricks (fixtures/databricks)
                 out.append(ReasoningDelta(_text_of(part)))
-                out.append(ExtraPart("reasoning_parts", non_empty(part)))
+                out.append(ExtraPart("reasoning_parts", clean_json(part)))
             case {"type": "refusal", "refusal": str(text)}:
                 out.append(RefusalDelta(text))
             case {"text": str(text)}:
                 out.append(TextDelta(text))
             case dict():
-                out.append(ExtraPart("content", non_empty(part)))
+                out.append(ExtraPart("content", clean_json(part)))
 
 
 def _has_content(delta: Any) -> bool:

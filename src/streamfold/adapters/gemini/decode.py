@@ -30,7 +30,7 @@ from ...deltas import (
     unknown_finish,
 )
 from ...errors import ErrorInfo
-from ...jsontext import PathValue, dump_compact, int_or_none, non_empty, parse_or_text, partial_value, str_or_none
+from ...jsontext import PathValue, clean_json, dump_compact, int_or_none, parse_or_text, partial_value, str_or_none
 from ...types import PAUSED, ExtraPart, FinishReason, ToolCall, ToolCallDelta, guess_finish_reason
 from ..content_blocks import arguments_object
 from ..google_usage import GEMINI_USAGE
@@ -134,7 +134,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         out.append(UsageUpdate(usage, GEMINI_USAGE.read, whole=True))
     feedback = get("promptFeedback")
     if isinstance(feedback, dict) and (blocked := str_or_none(feedback.get("blockReason"))):
-        out.append(ExtraPart("promptFeedback", [non_empty(feedback)], whole=True))
+        out.append(ExtraPart("promptFeedback", [clean_json(feedback)], whole=True))
         if text := str_or_none(feedback.get("blockReasonMessage")):  # Vertex
             out.append(RefusalDelta(text))
         ends.append(Finish("content_filter", blocked, more=True))
@@ -153,7 +153,7 @@ def _candidate(candidate: dict[str, Any], out: list[Delta], ends: list[Delta]) -
         _parts(parts, out)
     for name in ABOUT_CANDIDATE:
         if candidate.get(name):
-            out.append(ExtraPart(name, [non_empty(candidate[name])], whole=True))
+            out.append(ExtraPart(name, [clean_json(candidate[name])], whole=True))
             _add_requests(candidate[name], out)
     reason = str_or_none(candidate.get("finishReason"))
     if token := str_or_none(candidate.get("continuationToken")):  # also with MAX_TOKENS, and in the middle of a stream
@@ -185,7 +185,7 @@ def _parts(parts: list[Any], out: list[Delta]) -> None:
                 out.append(BlockPiece(None, "text", "text", text, opens=_TEXT))
             continue
         if isinstance(part.get("functionCall"), dict):
-            part = non_empty(part)
+            part = clean_json(part)
             _call(part, part["functionCall"], out)
         else:
             _part(part, out)
@@ -210,12 +210,12 @@ def _part(part: dict[str, Any], out: list[Delta]) -> None:
         kind: BlockKind = "reasoning" if part.get("thought") else "text"
         if part.keys() <= {"text", "thought"}:
             if text:  # may end inside a surrogate pair, so the engine joins the texts
-                begun = Block(None, kind, non_empty({**part, "text": ""}), "text")
+                begun = Block(None, kind, clean_json({**part, "text": ""}), "text")
                 out.append(BlockPiece(None, kind, "text", text, opens=begun))
             return
-        out.append(Block(None, kind, non_empty(part), "text"))
+        out.append(Block(None, kind, clean_json(part), "text"))
     elif any(value is not None for value in part.values()):
-        out.append(Block(None, "other", non_empty(part)))
+        out.append(Block(None, "other", clean_json(part)))
     else:
         return  # an empty part, which the API would refuse in the next request
     out.append(BlockEnd(None))

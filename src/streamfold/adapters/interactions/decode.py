@@ -32,10 +32,10 @@ from ...deltas import (
 )
 from ...jsontext import (
     as_count,
+    clean_json,
     dump_compact,
     int_or_none,
     join_surrogates,
-    non_empty,
     parse_or_text,
     partial_event,
     str_or_none,
@@ -229,7 +229,7 @@ def _content_start(index: int | None, content: dict[str, Any], out: list[Delta])
 
 
 def _begin(index: int | None, step: dict[str, Any], out: list[Delta]) -> None:
-    step = non_empty(step)
+    step = clean_json(step)
     if step.get("signature") == "":  # the API would refuse an empty signature in the next request
         step = {name: value for name, value in step.items() if name != "signature"}
     kind = step.get("type")
@@ -306,7 +306,7 @@ def _step_delta(index: int | None, delta: Any, out: list[Delta]) -> None:
                 out.append(BlockPiece(index, "text", "content", text, "add", _output(index)))
         case "text_annotation_delta":
             if isinstance(found := delta.get("annotations"), list) and found:
-                value = {"annotations": non_empty(found)}
+                value = {"annotations": clean_json(found)}
                 out.append(BlockPiece(index, "text", "content", value, "add", _output(index)))
         case "thought_summary":
             _summary(index, delta.get("content"), out)
@@ -322,9 +322,9 @@ def _step_delta(index: int | None, delta: Any, out: list[Delta]) -> None:
                 out.append(BlockPiece(index, "call", "arguments", piece, "json"))
         case "function_call":  # only until May 2026
             begun = Block(index, "call", {"type": "function_call"}, "arguments", ToolCallDelta(None), _write_call)
-            out.append(BlockPiece(index, "call", "arguments", _call(non_empty(delta), whole=True), "call", begun))
+            out.append(BlockPiece(index, "call", "arguments", _call(clean_json(delta), whole=True), "call", begun))
         case str(kind) if kind in STEP_MEDIA:
-            out.append(BlockPiece(index, "text", "content", non_empty(delta), "add", _output(index)))
+            out.append(BlockPiece(index, "text", "content", clean_json(delta), "add", _output(index)))
         case str(kind):
             _members(index, kind, delta, out)
             if kind == "function_result" and (call_id := str_or_none(delta.get("call_id"))):
@@ -336,18 +336,18 @@ def _summary(index: int | None, content: Any, out: list[Delta]) -> None:
         return
     text = content.get("text")
     if not isinstance(text, str):
-        out.append(BlockPiece(index, "reasoning", "summary", non_empty(content), "add", _thought(index)))
+        out.append(BlockPiece(index, "reasoning", "summary", clean_json(content), "add", _thought(index)))
         return
     if text:
         out.append(BlockPiece(index, "reasoning", "summary", text, "add", _thought(index)))
         more = {name: value for name, value in content.items() if name not in ("type", "text")}
         if more:
-            out.append(BlockPiece(index, "reasoning", "summary", non_empty(more), "add"))
+            out.append(BlockPiece(index, "reasoning", "summary", clean_json(more), "add"))
 
 
 def _members(index: int | None, kind: str, delta: dict[str, Any], out: list[Delta]) -> None:
     begun = Block(index, "other", {"type": kind}) if kind.endswith(("_call", "_result")) else None
-    for name, value in non_empty(delta).items():
+    for name, value in clean_json(delta).items():
         if name != "type" and value is not None and (name, value) != ("signature", ""):
             out.append(BlockPiece(index, "other", name, value, "set", begun))
             begun = None

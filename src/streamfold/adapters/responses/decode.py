@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...deltas import Delta, Failure, Meta, ReasoningDelta, RefusalDelta, Sequence, StreamEnd, TextDelta
 from ...errors import ErrorInfo, error_info
-from ...jsontext import ERROR_KEYS, int_or_none, is_empty, non_empty, parse_object, parse_or_text, str_or_none
+from ...jsontext import ERROR_KEYS, clean_json, int_or_none, is_empty, parse_object, parse_or_text, str_or_none
 from ...types import PLAIN_ITEMS, ExtraPart, PartRef, ToolCallDelta, item_part
 from ..odd_payloads import arguments_text, decode_odd_payload
 from .output_items import (
@@ -162,7 +162,7 @@ def _item_added(payload: dict[str, Any], out: list[Delta]) -> None:
     if item and kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out += [
             part,
-            ExtraPart("item_pieces", {"item": non_empty(item)}, place=int_or_none(payload.get("output_index"))),
+            ExtraPart("item_pieces", {"item": clean_json(item)}, place=int_or_none(payload.get("output_index"))),
         ]
 
 
@@ -188,7 +188,7 @@ def _item_piece(kind: str, member: str, payload: dict[str, Any], out: list[Delta
 
 def _annotation(payload: dict[str, Any], out: list[Delta]) -> None:
     if payload.get("annotation"):
-        out.append(ExtraPart("annotations", non_empty(payload["annotation"])))
+        out.append(ExtraPart("annotations", clean_json(payload["annotation"])))
 
 
 def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
@@ -202,7 +202,7 @@ def _thought(payload: dict[str, Any], out: list[Delta]) -> None:
 
 
 def _audio(member: str, payload: dict[str, Any], out: list[Delta]) -> None:
-    out.append(ExtraPart("audio", {member: non_empty(payload.get("delta"))}))
+    out.append(ExtraPart("audio", {member: clean_json(payload.get("delta"))}))
 
 
 def _begins(payload: dict[str, Any], out: list[Delta]) -> None:

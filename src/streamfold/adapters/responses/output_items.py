@@ -20,7 +20,7 @@ from ...deltas import (
     unknown_finish,
 )
 from ...errors import ErrorInfo, error_info
-from ...jsontext import as_count, non_empty, str_or_none
+from ...jsontext import as_count, clean_json, str_or_none
 from ...requests import CALL_EXTRAS
 from ...types import PLAIN_ITEMS, ExtraPart, FinishReason, PartRef, ToolCallDelta, item_part
 from ..odd_payloads import arguments_text
@@ -43,7 +43,7 @@ def item_done(item: dict[str, Any], output: int | None) -> list[Delta]:
         out.append(ReasoningDelta(""))  # the model reasoned, and the server doesn't show it
     if kind not in PLAIN_ITEMS and (part := item_part(item)) is not None:
         out.append(part)
-    return [*out, *texts, ExtraPart("output", non_empty(item), place=output)]
+    return [*out, *texts, ExtraPart("output", clean_json(item), place=output)]
 
 
 def _item_texts(item: dict[str, Any], output: int | None) -> list[TextDelta | ReasoningDelta | RefusalDelta]:
@@ -81,7 +81,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
     `call_id` is the id of the tool call, and `id` is the id of the item.
     """
-    wanted_back = {name: non_empty(item[name]) for name in CALL_EXTRAS if item.get(name)}
+    wanted_back = {name: clean_json(item[name]) for name in CALL_EXTRAS if item.get(name)}
     arguments, status = arguments_text(item.get("arguments"), out), str_or_none(item.get("status"))
     # OpenAI sends complete calls that a hosted program makes with the status "in_progress" (July 2026).
     ended = status in _COMPLETE or (status == "in_progress" and len(arguments) > len("{}"))
@@ -118,7 +118,7 @@ def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> Non
 
 def compacted_response(response: dict[str, Any]) -> list[Delta]:
     """Returns the deltas of a response whose items are a compacted conversation."""
-    items = [non_empty(item) for item in _list(response.get("output")) if isinstance(item, dict)]
+    items = [clean_json(item) for item in _list(response.get("output")) if isinstance(item, dict)]
     out: list[Delta] = [response_meta(response), ExtraPart("output", items, whole=True)]
     if usage := as_object(response.get("usage")):
         out.append(read_openai_usage(usage))
@@ -145,8 +145,8 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
     out += texts
     parts = [as_object(part) for item in items if item.get("type") == "message" for part in _list(item.get("content"))]
     if annotations := [annotation for part in parts for annotation in _list(part.get("annotations"))]:
-        out.append(ExtraPart("annotations", non_empty(annotations), whole=True))
-    out.append(ExtraPart("output", non_empty(items), whole=True))
+        out.append(ExtraPart("annotations", clean_json(annotations), whole=True))
+    out.append(ExtraPart("output", clean_json(items), whole=True))
     for item in items:
         if item.get("type") not in PLAIN_ITEMS and (part := item_part(item)) is not None:
             out.append(part)
