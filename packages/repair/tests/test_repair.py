@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,15 @@ from folding import event as sse
 from mirror import payloads, read
 from repaired_clients import MESSAGES, ask, openai_client
 from sdks import anthropic, openai
-from streamfold import ConfigError, Limits, ProtocolError
+from streamfold import ConfigError, Limits, ProtocolError, Reply, StreamError, ToolCall
 from streamfold.recording import Recording
-from streamfold.serving import ReplyWriter
+from streamfold.serving import ApiFormat, ReplyWriter, serialize_reply
 from streamfold.serving.chat import ChatSerializer
 from streamfold.serving.responses import ResponsesSerializer
 from streamfold_repair import httpx2 as over_httpx2
 from streamfold_repair.httpx import Repaired, RepairTransport
 from streamfold_repair.rewriter import StreamRewriter
-from streamfold_repair.stream_repair import RepairSettings
+from streamfold_repair.stream_repair import RepairSettings, UnreadError
 from tables import each_row
 
 pytestmark = pytest.mark.one_loop  # the clients have asyncio's events in them
@@ -74,6 +75,22 @@ def test_a_value_of_another_type_is_no_error_of_ours(name: str, kind: str) -> No
             text = "".join([f"{head}data: {json.dumps(one)}\n\n" for head, one in zip(names, changed, strict=True)])
             body = text.encode()
             assert written(body, [body], recording.adapter), path
+
+
+@each_row("api", ["chat", "responses", "anthropic", "gemini"])
+@each_row("kind", ["list", "half a surrogate pair"])
+def test_a_value_of_another_type_in_a_whole_answer(api: ApiFormat, kind: str) -> None:
+    """It is repaired, left as it is, or one of our errors."""
+    odd: Any = {"list": [], "half a surrogate pair": "\ud800"}[kind]
+    calls = [ToolCall("a", "f", {"x": 1}, '{"x":1}')]
+    answer = serialize_reply(Reply("Hi", tool_calls=calls, finish_reason="tool_calls"), api, id="i", model="m").body
+    for path in _paths(answer):
+        body = inner = deepcopy(answer)
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = odd
+        with suppress(StreamError, UnreadError):
+            assert RepairSettings().whole(api, {}).repair(json.dumps(body).encode()), path
 
 
 def _paths(value: Any) -> list[tuple[Any, ...]]:

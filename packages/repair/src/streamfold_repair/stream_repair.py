@@ -31,7 +31,7 @@ from streamfold import (
 from streamfold.adapters import adapter_by_path, find_adapter
 from streamfold.engine import EventScanner
 from streamfold.net import Redactor
-from streamfold.serving import ReadToolChoice, as_tools, read_tool_choice
+from streamfold.serving import ReadToolChoice, as_tools, json_text, read_tool_choice
 
 from .observed_adapter import ObservedAdapter, UnreadError
 from .passthrough import Passthrough
@@ -345,7 +345,7 @@ class WholeRepair(_Repair):
         if not isinstance(given, dict):  # Gemini's chunks in one array
             return body
         made = self._serializer.patch_body(given, decoder.reply)
-        return body if made == given else json.dumps(made, ensure_ascii=False).encode()
+        return body if made == given else json_text(made).encode()
 
 
 def _tools_of(entries: Iterable[Any]) -> tuple[Tool, ...]:

@@ -267,8 +267,10 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         [made] = serializer.serialize_whole(reply_deltas(reply))["choices"]
         written, reason = made["message"], made["finish_reason"]
         choices = list(body["choices"])
-        at = next(at for at, one in enumerate(choices) if not one.get("index"))
-        given = choices[at].get("message") or {}
+        at = next((at for at, one in enumerate(choices) if not one.get("index")), None)
+        if at is None:
+            return body
+        given = dict_or_empty(choices[at].get("message"))
         repaired: dict[str, Any] = {}
         if self._has_functions and given.get("function_call") and not given.get("tool_calls"):
             calls = [(None, call.name, call.raw_arguments) for call in reply.tool_calls]

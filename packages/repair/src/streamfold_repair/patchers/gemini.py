@@ -114,14 +114,14 @@ class GeminiStreamPatcher(GeminiSerializer, StreamPatcher):
 
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
         candidates = dicts_in(body.get("candidates"))
-        parts = [part for one in candidates[:1] for part in dicts_in((one.get("content") or {}).get("parts"))]
+        parts = [part for one in candidates[:1] for part in dicts_in(dict_or_empty(one.get("content")).get("parts"))]
         given = [part["functionCall"].get("name") for part in parts if isinstance(part.get("functionCall"), dict)]
         if given == [call.name for call in reply.tool_calls] or not candidates:
             return body
         kept = [part for part in parts if part.keys() - {"text"} and "functionCall" not in part]
         calls = [{"functionCall": {"name": call.name, "args": call.arguments}} for call in reply.tool_calls]
         made = [*kept, *([{"text": reply.text}] if reply.text else []), *calls]
-        content = {**(candidates[0].get("content") or {}), "parts": made}
+        content = {**dict_or_empty(candidates[0].get("content")), "parts": made}
         return {**body, "candidates": [{**candidates[0], "content": content}, *candidates[1:]]}
 
 
