@@ -310,6 +310,19 @@ def test_the_event_that_ended_it():
     assert long.events[1].error == "one event is larger than 500 bytes (limits.event_bytes)"
 
 
+@pytest.mark.parametrize(
+    ("adapter", "body"),
+    [
+        ("gemini", b'data: {"candidates":[{"content":{"parts":[{"text":"Hello"},{"text":"A thou'),
+        ("gemini", b'[{"candidates":[{"content":{"parts":[{"text":"Hello"},{"text":"A thou'),
+        ("interactions", b'data: {"event_type":"step.delta","index":0,"delta":{"text":"Hello'),
+    ],
+)
+def test_a_truncated_response_is_decoded_as_without_an_inspection(adapter: str, body: bytes) -> None:
+    """The inspected adapter decides which text of a truncated event or body is certain."""
+    assert inspect_stream(body, adapter=adapter).reply.text == outcome(StreamDecoder(adapter), body)[2].text == "Hello"
+
+
 def test_warnings_know_their_event():
     """A warning has the event that it was first noticed at, and the call that it is about."""
     made = inspect_stream(call(entry(0, None, "f", "{")) + fin("tool_calls") + text("x") + text("y") + DONE)

@@ -40,8 +40,14 @@ class TracedAdapter(Adapter):
     def decode(self, event: ServerSentEvent) -> Iterable[Delta]:
         return self._keep(event, lambda: self._adapter.decode(event))
 
+    def decode_cut(self, event: ServerSentEvent) -> Iterable[Delta]:
+        return self._keep(event, lambda: self._adapter.decode_cut(event))
+
     def decode_body(self, body: Any) -> Iterable[Delta]:
         return self._keep(None, lambda: self._adapter.decode_body(body))
+
+    def decode_cut_body(self, text: str) -> Iterable[Delta]:
+        return self._keep(None, lambda: self._adapter.decode_cut_body(text))
 
     def _keep(self, event: ServerSentEvent | None, read: Callable[[], Iterable[Delta]]) -> list[Delta]:
         try:
