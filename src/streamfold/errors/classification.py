@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..catalogue_path import catalogue_folder
 from ..jsontext import join_surrogates
@@ -214,18 +214,7 @@ def _rows() -> tuple[_Row, ...]:
     )
 
 
-class _ApiRow(NamedTuple):
-    api: str
-    says: re.Pattern[str]
-    about_model: bool
-
-
 @cache
-def _api_rows() -> tuple[_ApiRow, ...]:
-    rows = _table()["apis"]
-    return tuple(_ApiRow(row["api"], _compiled(row["says"]), row.get("model", False)) for row in rows)
-
-
 def _compiled(text: str) -> re.Pattern[str]:
     """Compiles a pattern. The name of each group ends with a number, because a pattern may contain the same name
     several times.
@@ -290,9 +279,11 @@ class ErrorInfo:
             return None
         meaning = self.meaning()
         about_option = meaning is not None and meaning.kind == "unsupported_option"
-        rows = (row for row in _api_rows() if not (row.about_model and about_option))
-        found = next((row.api for row in rows if row.says.search(self.message)), None)
-        return found if found != called else None
+        for row in _table()["apis"]:
+            if not (row.get("model") and about_option) and _compiled(row["says"]).search(self.message):
+                api: str = row["api"]
+                return api if api != called else None
+        return None
 
     @property
     def quota(self) -> bool:
