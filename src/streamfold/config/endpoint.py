@@ -90,9 +90,8 @@ class ResolvedEndpoint:
             set.
 
     Raises:
-        NotConfiguredError: an environment variable isn't set, or an untrusted file chooses the host. Raised when a
-            property is read.
-        ConfigError: a value contains characters that HTTP doesn't allow. Raised when a property is read.
+        NotConfiguredError: at the first read, an environment variable isn't set, or an untrusted file chooses the host.
+        ConfigError: at the first read, a value contains characters that HTTP doesn't allow.
     """
 
     profile: EndpointSettings = field(repr=False)

@@ -28,7 +28,7 @@ class TomlFile:
     Attributes:
         origin: the file's name in error messages.
         is_foreign: True if the file is in the working directory and the user hasn't trusted it. Such a file may belong
-            to someone else's repository, so streamfold sends no environment variable to a host that it chooses.
+            to someone else's repository, so streamfold sends no environment variable to a host that the file chooses.
     """
 
     origin: str

@@ -81,7 +81,7 @@ POSITIVE = Field(gt=0)
 
 
 def read_timeouts(value: Any) -> Any:
-    """Converts a table to `Timeouts`. The number `inf` disables a timeout. TOML has no null for this purpose."""
+    """Converts a table to `Timeouts`. The number `inf` disables a timeout, because TOML has no null."""
     if isinstance(value, Timeouts):
         value = asdict(value)
     if isinstance(value, Mapping):

@@ -226,7 +226,7 @@ class Family(ModelFacts):
         return not _OTHER_VERSION.match(name[longest:])
 
     def over(self, others: Mapping[str, Any]) -> Family:
-        """Returns a copy of the family in which these facts replace the family's facts of the same names."""
+        """Returns a copy of the family in which the facts in `others` replace the facts of the same names."""
         return replace(self, **others) if others else self
 
     def filled(self, assumed: ModelFacts) -> Family:

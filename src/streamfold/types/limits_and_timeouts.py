@@ -14,7 +14,7 @@ class Limits:
 
     Attributes:
         event_bytes: the maximum size of one server-sent event, or of a complete JSON response.
-        other_chars: the maximum number of characters in refusals, annotations, audio and opaque items together.
+        other_chars: the maximum number of characters in refusals, annotations, audio and encrypted items together.
         arguments_chars, all_arguments_chars: the maximum number of characters in the arguments of one tool call, and of
             all tool calls together.
         id_chars: the maximum length of a tool call id. Some providers put signatures into the id.

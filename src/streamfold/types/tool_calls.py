@@ -83,7 +83,7 @@ class ToolCall(PydanticField):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """The safety checks of a computer call. A person must see them before your program runs the tool call.
+        """The safety checks of a computer call. A person must see these checks before your program runs the call.
 
         If the person agrees, pass `acknowledge=True` to `tool_result`, because the provider refuses a result without
         it: https://platform.openai.com/docs/guides/tools-computer-use
