@@ -402,20 +402,12 @@ def _from_dict(given: Mapping[str, Any], where: str) -> Message:
             raise ConfigError(f"{where} has no tool_call_id: add the id of the tool call")
     elif role == "assistant":
         members["refusal"], members["partial"] = fields.text("refusal"), bool(fields.flag("partial"))
-        members["reasoning"] = _reasoning(fields)
+        # Some servers send the same text in both fields. If the texts differ, `extras` contains `reasoning`.
+        first, second = fields.text("reasoning_content"), given.get("reasoning")
+        same = isinstance(second, str) and first in (None, second)
+        members["reasoning"] = fields.text("reasoning") if same else first
     extras = {name: value for name, value in fields.rest().items() if value not in _EMPTY}
     return Message(role, content, calls, extras=extras, **members)
-
-
-def _reasoning(fields: ObjectReader) -> str | None:
-    """Returns the reasoning from `reasoning_content` or `reasoning`. Some servers send the same text in both fields. If
-    the texts differ, `reasoning` stays among the fields that haven't been read."""
-    first, second = fields.text("reasoning_content"), fields.any("reasoning")
-    if isinstance(second, str) and (first is None or first == second):
-        return second
-    if second is not None:
-        fields.put("reasoning", second)
-    return first
 
 
 def _calls(calls: Any, role: str, where: str) -> tuple[ToolCall, ...]:
