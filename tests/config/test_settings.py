@@ -52,6 +52,12 @@ def body_of(config: Any, messages: str = "Hi", overrides: Any = None, **options:
 # --- default options -------------------------------------------------------------------------------------------------
 
 
+def test_one_answer_may_be_requested() -> None:
+    """Programs that pass every option of OpenAI's client pass n too, with its default."""
+    for value in (None, 1):
+        assert Options.read({"n": value, "temperature": 0.5}) == Options(temperature=0.5)
+
+
 def test_false_is_no_default(alone: Path) -> None:
     """A request can turn off what the default options turn on."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}

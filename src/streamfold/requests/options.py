@@ -216,7 +216,7 @@ class Options:
         if not given:
             return NO_OPTIONS
         given = dict(given)
-        if given.pop("n", 1) != 1:
+        if given.pop("n", None) not in (None, 1):
             raise ConfigError("n must be 1, because a request returns one answer: send several requests instead")
         options = [name for name in cls.__dataclass_fields__ if name != "cut_at"]
         for name in given:
