@@ -39,7 +39,7 @@ _CITED: dict[str, CitationKind] = {
 
 
 def block_part(block: Mapping[str, Any]) -> HostedPart | None:
-    """Converts a content block to a hosted tool step. Returns None for text, for thinking, and for tool calls that the
+    """Converts a content block to a `HostedPart`. Returns None for text, for thinking, and for tool calls that the
     client must run."""
     kind = block.get("type")
     if not isinstance(kind, str) or kind in _PLAIN:

@@ -22,7 +22,7 @@ _WORKED = ("OUTCOME_OK", "OUTCOME_UNSPECIFIED", "1", "0")
 
 
 def part_of(part: Mapping[str, Any]) -> HostedPart | None:
-    """Converts a part of a Gemini response to a hosted tool step. Returns None for text, function calls and media."""
+    """Converts a part of a Gemini response to a `HostedPart`. Returns None for text, function calls and media."""
     match part:
         case {"executableCode": Mapping() as said}:
             return HostedPart(

@@ -32,7 +32,7 @@ _STANDARD = str.maketrans("-_", "+/")
 
 
 def part_of(step: Mapping[str, Any]) -> HostedPart | None:
-    """Converts a step to a hosted tool step. Returns None for thoughts, text and function calls."""
+    """Converts a step of the Interactions API to a `HostedPart`. Returns None for thoughts, text and function calls."""
     kind = step.get("type")
     return None if not isinstance(kind, str) or kind in _PLAIN else _part(step, kind)
 

@@ -83,7 +83,7 @@ def runs_at_client(item: Mapping[str, Any], called: Collection[str] | None = Non
 
 
 def item_part(item: Mapping[str, Any], called: Collection[str] | None = None) -> HostedPart | None:
-    """Converts an output item to a hosted tool step. Returns None for text, reasoning and function calls."""
+    """Converts an output item to a `HostedPart`. Returns None for text, reasoning and function calls."""
     kind = item.get("type")
     if not isinstance(kind, str) or kind in PLAIN_ITEMS:
         return None

@@ -30,7 +30,7 @@ def _only(extras: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def live_part(value: Any, name: str = "blocks") -> HostedPart | None:
-    """Converts a content block or part to a hosted tool step, to display it while the answer streams.
+    """Converts a content block or part to a `HostedPart`, to display it while the answer streams.
 
     Args:
         name: the key in `Reply.extras` under which the block is stored.
