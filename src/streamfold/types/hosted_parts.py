@@ -68,7 +68,7 @@ class HostedPart(PydanticField):
         name: the tool's name, if the provider sends it.
         server: the name of the MCP server.
         input: the tool's input, which is a text or an object.
-        status: the status of the step, in the provider's words.
+        status: the raw status that the provider sent for the step.
         error: the reason why the hosted tool failed. streamfold raises no exception if a hosted tool fails.
         raw: the step exactly as the provider sent it, as JSON data.
     """
