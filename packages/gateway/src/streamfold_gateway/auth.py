@@ -99,8 +99,7 @@ class Authenticator:
     Google's clients may send their key as `?key=` in the URL, so the gateway doesn't log URL queries.
 
     Args:
-        clients: the gateway keys. Without any, clients need no key, and the gateway rejects requests from web pages of
-            other hosts.
+        clients: the gateway keys. Without keys, the gateway accepts all clients except web pages of other hosts.
         hosts: the allowed values of the `Host` header: see `GatewayOptions.hosts`.
         loopback_only: if clients need no key, accept only requests to a loopback address.
     """

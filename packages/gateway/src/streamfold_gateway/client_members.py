@@ -5,7 +5,7 @@ The gateway's operator chooses the model, the address and the API key. Many mode
 undocumented, that override these choices: `models` and `route` (OpenRouter), `fallbacks`, `api_base` and `user_config`
 (LiteLLM), `providerOptions.gateway.models` (Vercel), `lora_path` and `bootstrap_host` (SGLang),
 `kv_transfer_params.remote_host` (vLLM), `generationConfig.routingConfig` (Vertex AI). The filter recognizes such fields
-by words in their names, so it also removes such fields of servers that it doesn't know.
+by words in their names, so it also works for unknown servers.
 """
 
 from __future__ import annotations

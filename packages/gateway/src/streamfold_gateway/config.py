@@ -39,8 +39,7 @@ class KeyOptions(Table):
 
     Attributes:
         models: the models that the key may use, as names or patterns: `["main", "kimi:*"]`. The gateway rejects other
-            models with a 404, and leaves them out of the list of models. The name of a model doesn't include its
-            aliases.
+            models with a 404, and leaves them out of the list of models. To allow an alias, list the alias too.
         rpm: maximum requests per minute. The gateway rejects requests above this and the other limits with a 429.
         tpm: maximum input and output tokens per minute. Until a request's usage is known, the gateway reserves the
             average usage of earlier requests for it.
@@ -178,8 +177,8 @@ class GatewaySettings(GatewayOptions, PackageTable):
     Attributes:
         host: address to listen on.
         port: port to listen on; 0: a free port.
-        workers: number of processes that serve the port. Several processes keep limits, turns and responses in
-            temporary files that they share. `max_requests` applies to each process.
+        workers: number of processes that serve the port. Several processes share limits, the turn cache and stored
+            responses in temporary files. `max_requests` applies to each process.
         providers: names of the providers to serve; empty: all providers of the file.
         api_key_env: names of environment variables that contain the keys of clients. Without `api_key_env` and `keys`,
             clients need no key.

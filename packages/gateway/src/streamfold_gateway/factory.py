@@ -68,7 +68,7 @@ def app_from_settings(config: Config, chosen: GatewaySettings, page: GatewayPage
     """Returns the gateway's app for validated settings.
 
     Args:
-        page: a web page whose hooks all providers get.
+        page: a web page. Its hooks are added to all providers.
 
     Raises:
         ConfigError: there are no providers, or a setting is invalid.

@@ -78,8 +78,8 @@ class AnswerOutput(Protocol):
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
-        """Returns an async context manager. `grace` seconds after `gone` becomes true, it cancels its block and raises
-        ClientGone.
+        """Returns an async context manager. `grace` seconds after `gone` becomes true, the context manager cancels its
+        block and raises ClientGone.
         """
         ...
 
@@ -138,7 +138,7 @@ class RequestHandler:
     async def _handle(
         self, handle: Handler, api: ClientAPI, endpoint: APIEndpoint, scope: Any, receive: Receive, send: Send
     ) -> None:
-        """Authenticates the client and calls `handle`. If one of both fails, sends an error response to the client."""
+        """Authenticates the client and calls `handle`. If either fails, sends an error response to the client."""
         log = RequestLog(endpoint.id_prefix + token_hex(16), api.adapter, self._observers)
         response = ResponseStream(receive, send, self.options.send_timeout)
         try:
@@ -333,8 +333,8 @@ class Answer:
         request: the request in the form in which the provider accepts it.
         serializer: converts the response to the client's API.
         meter: charges the usage of the request to the client's key. If `meter.reads_on` is true and the client
-            disconnects, the class receives the provider's stream for up to 10 more seconds, because the usage arrives
-            at its end.
+            disconnects, the gateway reads the provider's stream for up to 10 more seconds, because the usage arrives
+            last.
     """
 
     def __init__(

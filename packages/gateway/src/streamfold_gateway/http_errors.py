@@ -45,9 +45,7 @@ def http_error(
 
 
 def misconfigured(cause: ConfigError) -> HTTPError:
-    """Returns the error response for a mistake in the gateway's configuration. Only the log contains the cause, not the
-    response.
-    """
+    """Returns the error response for a mistake in the gateway's configuration. The cause is logged, but not sent."""
     text = "the server is misconfigured for this model; see the server's log"
     return http_error(500, text, cause=cause, x_should_retry="false")
 
@@ -61,9 +59,9 @@ _NO_RETRY = {"x-should-retry": "false"}
 def from_provider_error(error: APIError) -> HTTPError:
     """Returns the error response for an error of a provider or of the connection to it.
 
-    The client receives the provider's status and error object, without secrets. So it can handle the error as if it
-    came from the provider. The statuses 401 and 403 become 502, because the provider rejected the gateway's API key,
-    not the client's key.
+    The client receives the provider's status and error object, without secrets, and can handle the error as if it came
+    from the provider directly. The statuses 401 and 403 become 502, because the provider rejected the gateway's API
+    key, not the client's key.
     """
     info = error_delta(error).info
     status, headers = 502, {}

@@ -110,7 +110,7 @@ class Metrics:
             self._attempts.labels(name).inc()
 
     def endpoint(self, access: Authenticator) -> Callable[[HTTPRequest], Response]:
-        """Returns the Starlette endpoint for `/metrics`. It needs a key if the gateway needs one."""
+        """Returns the Starlette endpoint for `/metrics`. Clients need a key for it if they need one for the APIs."""
         from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 

@@ -191,7 +191,7 @@ class ModelRouter:
         return found
 
     def describe(self) -> list[str]:
-        """Describes each name in one line of text: the name, and the provider's model or the target of the alias."""
+        """Returns one line for each name, with the provider's model or the target of the alias."""
         lines = []
         for name in self.names:
             endpoints = () if name in self._aliases else self._providers[name].endpoints

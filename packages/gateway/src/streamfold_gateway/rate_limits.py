@@ -72,13 +72,12 @@ class UsageMeter:
     If the response needs several requests to the provider, each of them has its own reservation.
 
     Args:
-        again: reserves usage for the next request to the provider.
-        cost: returns the cost of a usage; None if the price is unknown.
-        reads_on: true if the key has a limit on tokens or cost.
+        again: a function that reserves usage for the next request to the provider.
+        cost: a function that returns the cost of a usage, or None if the price is unknown.
 
     Attributes:
-        reads_on: true if the meter counts tokens. The gateway then receives the provider's stream even after the client
-            has disconnected, because the usage arrives at the end.
+        reads_on: true if the key has a limit on tokens or cost. The gateway then reads the provider's stream even after
+            the client has disconnected, because the usage arrives at the end.
     """
 
     def __init__(
@@ -104,11 +103,11 @@ class UsageMeter:
         self._error: APIError | None = None
 
     def begin(self, stream: ChatStream) -> None:
-        """Records that the gateway sends the request."""
+        """Records that the request is sent."""
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
-        """Charges the usage of the last request to the provider, and reserves usage for the next one.
+        """Charges the usage of a finished request to the provider, and reserves usage for the next request.
 
         Raises:
             LimitReachedError, BudgetExceededError: a limit or the budget of the key doesn't allow another request.
@@ -132,7 +131,7 @@ class UsageMeter:
         self._error, self._reply = error, error.partial
 
     def not_sent(self) -> None:
-        """Records that the gateway didn't send the request."""
+        """Records that the request wasn't sent."""
         self._began = None
 
     async def aclose(self) -> None:

@@ -194,7 +194,7 @@ def parsed_size(raw: bytes, most: int) -> int:
 
 
 async def run_sized(size: int, work: Callable[[], T]) -> T:
-    """Calls `work`. For a body that is large, calls it in a thread, so that other requests don't wait for it."""
+    """Calls `work`, in a thread if the body is large, so that other requests don't wait."""
     return await anyio.to_thread.run_sync(work) if size > _LARGE else work()
 
 

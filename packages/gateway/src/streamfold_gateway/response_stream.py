@@ -95,7 +95,8 @@ class ResponseStream:
             self._since = None
 
     def while_connected(self, grace: float = 0.0) -> Self:
-        """Returns an async context manager. When the client disconnects, it cancels its block and raises ClientGone.
+        """Returns an async context manager. When the client disconnects, the context manager cancels its block and
+        raises ClientGone.
 
         Args:
             grace: seconds for which the block continues after the client has disconnected.

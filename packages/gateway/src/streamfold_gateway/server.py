@@ -98,7 +98,7 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Creates the app in a worker process, which granian forks, or to which granian sends a copy of this object.
+    """Creates the app in a worker process, to which granian copies this object by fork or pickle.
 
     Attributes:
         path: the path of the configuration file; None: streamfold searches for the file.

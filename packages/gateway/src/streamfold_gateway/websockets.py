@@ -2,8 +2,7 @@
 the same body.
 
 So keys, limits, budgets, stored responses and logs work as over HTTP. In addition, the gateway remembers the newest
-response of each lane, which is the series of messages with one `stream_id`. The next message of the lane can continue
-that response, even with `store: false`.
+response for each `stream_id` of a connection. The next message can continue that response, even with `store: false`.
 
 https://developers.openai.com/api/docs/guides/websocket-mode
 """
@@ -70,7 +69,7 @@ class WebSocketEndpoint:
     Args:
         answer: the ASGI app that handles a POST request.
         stores: true if the app stores responses unless a request has `store: false`.
-        now: the clock by which connections grow old, in seconds.
+        now: a clock for the age of connections, in seconds.
 
     Attributes:
         stops: true if the server stops, so that connections handle no more messages.
@@ -112,7 +111,7 @@ class WebSocketEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class _NewestResponse:
-    """The newest response of a lane: of the messages with one `stream_id`.
+    """The newest response for a `stream_id`.
 
     Attributes:
         items: the JSON of the conversation's items, including the response's output.
@@ -129,7 +128,7 @@ class _Turn:
     """A client's request over the WebSocket.
 
     Attributes:
-        body: the body of the POST request that the message becomes.
+        body: the body of the equivalent POST request.
         conversation: the input items that the connection remembers together with the response's output; None if the
             response is stored.
         previous: the id of the remembered response that the request continues; None for other requests.
@@ -375,7 +374,7 @@ class _Connection:
 
 
 class _EventWriter:
-    """The ASGI function `send` for the POST request that a message has become. Sends each SSE event, or the error
+    """The ASGI function `send` for a message that is handled as a POST request. Sends each SSE event, or the error
     response, over the WebSocket.
 
     Attributes:

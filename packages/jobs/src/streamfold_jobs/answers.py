@@ -22,8 +22,8 @@ class Answer:
     Attributes:
         id: the id of the row.
         number: the position of the row in the job, from 0.
-        members: the answer as JSON data: text, reasoning, tool calls (`id`, `name`, `arguments`, and `error` for
-            invalid arguments), finish reason, model, request id, usage, cost and warnings; None for an error.
+        members: the answer's text, reasoning, tool calls, finish reason, model, request id, usage, cost and warnings,
+            as JSON data; None for an error.
         error: `type` and `message` of the error; None for an answer.
         tries: how often the job sent the row.
         seconds: the duration of the last try.

@@ -63,8 +63,8 @@ def batch(
                 print(answer.id, answer.text)
 
     To continue a stopped or killed job, start it again with the same ledger. The job doesn't send rows with an answer
-    again, and yields all answers in the order of the rows. It sends only those rows a second time that were in flight
-    when it was killed: at most `concurrency` rows.
+    again, and yields all answers in the order of the rows. Only rows that were in flight when the job was killed are
+    sent a second time: at most `concurrency` rows.
 
     Args:
         rows: a `.jsonl` or `.parquet` file, or mappings. A row has `prompt` or `messages`, and may have `id`, `system`,

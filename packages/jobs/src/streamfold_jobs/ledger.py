@@ -210,7 +210,7 @@ class Ledger:
         """Records the answer or the error of a row.
 
         Args:
-            then: called with the answer when it is on disk.
+            then: called with `answer` when the answer is on disk.
         """
         usage, cost = answer.usage, answer.cost
         state = "done" if answer.error is None else "error"

@@ -35,7 +35,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
     The file has a temporary name until it is complete, so that other programs never read an incomplete file.
 
     Args:
-        whole: raise an error and write nothing unless every row of the job has an answer or an error.
+        whole: raise ConfigError, and write nothing, if a row of the job has neither an answer nor an error.
 
     Raises:
         ConfigError: the ledgers belong to different jobs, two ledgers have the same rows, or rows are missing.

@@ -238,9 +238,9 @@ def _uncounted(answer: Answer) -> str | None:
 class JobBudget:
     """Decides whether a job's budget allows another row.
 
-    Until the cost of an answer is known, one row may be in flight. Then each row in flight reserves the cost of the
-    most expensive answer so far. When less than two such costs are left, one row may be in flight again; when less than
-    the average cost of an answer is left, no row.
+    Until the cost of an answer is known, only one row may be in flight. Then each row in flight reserves the cost of
+    the most expensive answer so far. If less than twice that cost is left, only one row may be in flight; if less than
+    the average cost of an answer is left, none.
 
     Args:
         limit: the maximum cost of all answers together; None for no limit.

@@ -79,8 +79,8 @@ def schema_check(schema: Mapping[str, Any], place: str = "schema") -> Callable[[
 
 
 class JobPausedError(StreamfoldError):
-    """A job stopped early: it was told to, the provider rejects the API key or the account, the budget is spent, or the
-    ledger can't be written.
+    """A job stopped early: `BatchJob.stop` was called, the provider rejects the API key or the account, the budget is
+    spent, or the ledger can't be written.
 
     The answers so far are in the ledger. The job continues when it is started again.
     """

@@ -57,14 +57,12 @@ class ClientRequest:
         stream: true if the client requested a streamed response.
         id: the id that the gateway gives to the response.
         created: when the request arrived, in seconds since 1970.
-        headers: the HTTP headers, with names in lower case.
+        headers: the request's HTTP headers, with names in lower case.
         params: the parameters in the URL's path and query.
         warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
         end_user: the end user that the request names, as returned by `named_end_user`.
-        turn_cache: the part of the turn cache that belongs to the client; None if the turn cache doesn't store the
-            response, so that the client has to send back encrypted reasoning.
-        tools: the tools of a Responses API request that the gateway has replaced by function tools, by the names of
-            these function tools.
+        turn_cache: the client's part of the turn cache; None if the response isn't stored there.
+        tools: the original tools of a Responses API request, by the names of the function tools that replace them.
         stored: the fields `store`, `background` and `previous_response_id` of the response object; None if the response
             isn't stored.
     """
@@ -165,7 +163,8 @@ class ClientAPI(ABC):
 
     @abstractmethod
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        """Parses a request body. Raises ConfigError if a field is invalid; the message begins with its path.
+        """Parses a request body. Raises ConfigError if a field is invalid; the error message begins with the field's
+        path.
 
         Args:
             params: the parameters in the URL's path and query.
@@ -253,7 +252,7 @@ class ClientAPI(ABC):
         """Removes the fields of this API from a request to a provider with another API.
 
         Args:
-            lost: the fields to drop. The warning leaves out fields without an effect, such as an empty list.
+            lost: the removed fields. A warning lists them, except fields without an effect, such as an empty list.
             extra_body: the other fields, which the provider supports.
         """
         tools = request.parsed.tools
@@ -304,9 +303,9 @@ def permitted_members(
 def with_operator_members(request: ClientRequest, endpoints: Collection[BackendInfo]) -> ClientRequest:
     """Prevents a client's request from overriding the `extra_body` in the settings of its provider.
 
-    In `Provider`, the `extra_body` of a request takes precedence over the configured one. So this function replaces the
-    client's value of each field that both set by the configured value. If a provider and its fallbacks have different
-    values for the field, the function removes the client's value.
+    In `Provider`, the `extra_body` of a request takes precedence over the configured one. So if both contain a field,
+    this function replaces the client's value by the configured value. If a provider and its fallbacks have different
+    configured values, it removes the client's value.
     """
     extra = dict(request.parsed.options.extra_body)
     lost: list[str] = []
@@ -347,7 +346,7 @@ async def counted_tokens(request: ClientRequest) -> tuple[int, str]:
     """Returns the number of tokens in a request, without calling a model.
 
     Returns:
-        The provider's token count and ""; or the gateway's estimate, and the reason why the provider couldn't count.
+        The provider's token count and ""; or an estimate, and the reason why the provider couldn't count.
 
     Raises:
         HTTPError: the provider rejected the token count request.

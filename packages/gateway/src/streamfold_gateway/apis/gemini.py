@@ -81,8 +81,8 @@ class GeminiAPI(ClientAPI):
         return replace(refusal.info, status=status, retry_after=float(wait) if wait else refusal.info.retry_after)
 
     def split_failure(self, failure: bytes) -> list[bytes]:
-        """Splits off the error event. Google's JavaScript client (1.52) notices an error only at the start of a chunk
-        of the HTTP body.
+        """Splits off the error event, because Google's JavaScript client (1.52) notices an error only at the start of
+        an HTTP chunk.
         """
         events, gap, error = failure.rpartition(b"\r\n\r\n")
         return [piece for piece in (events + gap, error) if piece]

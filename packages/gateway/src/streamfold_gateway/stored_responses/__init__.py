@@ -2,7 +2,7 @@
 
 endpoints    the HTTP endpoints
 references   replaces references in a request by the stored items
-recorder     records a response while it is written, with its client or in the background
+recorder     records a response as it arrives, for a connected client or in the background
 store        stores responses in a key-value store (`streamfold.stores`)
 """
 

@@ -41,11 +41,11 @@ class Recorder:
         events: the serialized events that are in memory.
         held: the size of `events` in bytes.
         chars, pieces: the length of the output text so far, and the number of fragments in which it arrived.
-        weight: how many bytes this response counts towards the memory limit.
+        weight: the number of bytes that count towards the memory limit.
         may_wait: true if the response may be paused when the memory limit is reached.
         blocked: true if the response is paused because a subscriber reads slowly.
         resumable: true if the events are stored too, so that a client can resume the stream.
-        state: the JSON of the response object in the last event that contained one.
+        state: the latest response object, as JSON.
         over: true if the final event has been recorded.
     """
 
@@ -65,7 +65,7 @@ class Recorder:
         memory.add(self)
 
     def record(self) -> list[SerializedEvent]:
-        """Takes the events that the serializer has made since the last call, and returns them."""
+        """Records the events that the serializer has made since the last call, and returns them."""
         events = [] if self.serializer is None else self.serializer.take_events()
         for event in events:
             if not self.over:
@@ -295,7 +295,7 @@ class BackgroundResponse(Recorder):
         return not self._not_stored
 
     def close(self) -> None:
-        """Stops counting the response towards the memory limit. Frees its memory after the last block of `used`."""
+        """Stops counting the response towards the memory limit. Frees its memory when no block of `used` is running."""
         super().close()
         self._closed = True
         self._free_unused()
@@ -386,7 +386,7 @@ class BackgroundResponse(Recorder):
                 await self._changed.wait()
 
     async def send_json(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
-        """Does nothing. Clients take the complete response from `response`, after `until_done`."""
+        """Does nothing, because clients read the complete response from `response`."""
 
     async def save_continuously(self) -> None:
         """Stores events as they arrive, until the task is cancelled."""
@@ -398,8 +398,8 @@ class BackgroundResponse(Recorder):
     # --- its end ------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends a response that failed before its first event: a background response with status "failed", another one
-        with an HTTP error.
+        """Ends a response that failed before its first event: a background response with status "failed", any other
+        response with an HTTP error.
         """
         if self.background:
             info = refusal.info

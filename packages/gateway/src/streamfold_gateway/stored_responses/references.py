@@ -29,9 +29,7 @@ def input_items(given: Any) -> list[Any]:
 
 
 def listed_item(item: Any, item_id: str) -> dict[str, Any]:
-    """Returns an input item in the form of the API's list of input items: with an id, and with its text as a content
-    part.
-    """
+    """Returns an input item in the form in which the API lists it: with an id, and with its text as a content part."""
     made = {"id": item_id, "type": "message", **item} if isinstance(item, Mapping) else {"id": item_id}
     if made.get("type") == "message" and isinstance(text := made.get("content"), str):
         kind = "output_text" if made.get("role") == "assistant" else "input_text"

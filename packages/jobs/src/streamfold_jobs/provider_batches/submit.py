@@ -284,8 +284,8 @@ class BatchSubmitter:
         return None
 
     async def _find(self, batch: ProviderBatch) -> BatchStatus | None:
-        """Searches the provider's batches for the one that a request created whose response was lost. Returns None if
-        the provider has no such batch.
+        """Searches the provider's batches for a batch whose HTTP response was lost. Returns None if the provider didn't
+        create the batch.
         """
         asked = batch.asked or 0.0
         while True:

@@ -71,8 +71,8 @@ class Ask:
         options: options for all rows; see `chat_stream`. Options in a row take precedence.
 
     Raises:
-        ConfigError: a setting is invalid or contains an API key. The first batch raises the errors in the provider's
-            settings.
+        ConfigError: a setting is invalid or contains an API key. Mistakes in the provider's settings are raised at the
+            first batch.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Ask:
         return answer
 
     def _refused(self, error: BaseException | None) -> Answer | None:
-        """Stops the Ray job. If `on_refused` is "error", returns the error as the row's answer instead."""
+        """Stops the Ray job. With `on_refused="error"`, returns the error as the row's answer instead."""
         if self.settings.on_refused == "error" and isinstance(error, Exception):
             return _failed(error)
         if not self._stopped:
