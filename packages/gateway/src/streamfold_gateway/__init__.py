@@ -43,10 +43,10 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "run":
-        from .server import run  # which needs granian, as other servers of the app do not
+        from .server import run  # imported late, because other ASGI servers don't need granian
 
         return run
-    from . import app, factory  # neither settings nor the help of commands need them
+    from . import app, factory  # imported late, because `--help` and the settings don't need them
 
-    app.Gateway.__module__ = __name__  # from where users import it
+    app.Gateway.__module__ = __name__  # the module from which users import it
     return factory.create_app if name == "create_app" else getattr(app, name)

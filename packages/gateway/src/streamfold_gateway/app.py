@@ -132,7 +132,7 @@ class Gateway:
             exception_handlers={HTTPException: _http_error, HTTPError: _refusal},  # type: ignore[dict-item]
             lifespan=self._lifespan,
         )
-        # Found by their paths alone: starlette would look at one route after the other, and wrap every `send` twice.
+        # Looked up by path: Starlette would try one route after the other, and wrap every `send` twice.
         self._direct = {
             route.path: route.endpoint.answer
             for route in self._app.routes
@@ -199,7 +199,7 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:
-        if self._background.entered:  # it is used as a context manager too
+        if self._background.entered:  # the app is also used as a context manager
             yield
             return
         async with self:
@@ -211,7 +211,7 @@ class Gateway:
         yield Route("/readyz", self._ready, methods=["GET"])
         if metrics is not None:
             yield Route("/metrics", metrics.endpoint(self.access), methods=["GET"])
-        for version in ("v1", "v1beta"):  # the second one is Gemini's
+        for version in ("v1", "v1beta"):  # Gemini's clients send v1beta
             yield Route(f"/{version}/models", self._list, methods=["GET"])
             yield Route(f"/{version}/models/{{name:path}}", self._one, methods=["GET"])
         stored = None

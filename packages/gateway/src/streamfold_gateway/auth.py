@@ -90,7 +90,7 @@ def make_key(name: str | None, text: Any, options: KeyOptions) -> GatewayKey:
     return GatewayKey(name, text.strip().encode(), options)
 
 
-_KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # of clients of the Messages API, and of Gemini's
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")  # Anthropic's and Google's clients
 
 
 class Authenticator:
@@ -132,7 +132,7 @@ class Authenticator:
         host = _name(header or "")
         if self._hosts:
             allowed = host in self._hosts or "*" in self._hosts
-        else:  # without keys: another name at a loopback address is DNS rebinding
+        else:  # without keys, prevents DNS rebinding at a loopback address
             local = bool(server) and is_loopback(str(server[0]))
             allowed = bool(self._clients) or not local or not header or is_loopback(host)
         if not allowed:
@@ -141,16 +141,16 @@ class Authenticator:
     def _check_key(self, headers: Headers, scope: Any) -> GatewayKey:
         kind, _, token = headers.get("authorization", "").partition(" ")
         given = [token if kind.lower() == "bearer" else ""]
-        given += [headers[name] for name in _KEY_HEADERS if name in headers]  # beside a bearer token, if both are set
+        given += [headers[name] for name in _KEY_HEADERS if name in headers]  # in addition to a bearer token
         query = parse_qsl(scope.get("query_string", b"").decode("latin-1"), encoding="latin-1")
         given += [value for name, value in query if name == "key"]
-        keys = [key.strip().encode("latin-1") for key in given]  # the bytes that were sent
-        # All are compared, each in constant time, so that the duration reveals nothing.
+        keys = [key.strip().encode("latin-1") for key in given]  # the bytes that the client sent
+        # Compares with all keys, each in constant time, so that the duration reveals nothing.
         fits = [client for key in keys for client in self._clients if compare_digest(key, client.key)]
         if not fits:
             needed = "an API key is needed: send it as a bearer token, in x-api-key or in x-goog-api-key"
             why = "unknown API key" if any(keys) else needed
-            # Claude Code asks for minutes after a 401 without the second header.
+            # Without the second header, Claude Code retries for minutes after a 401.
             raise http_error(401, why, "invalid_api_key", www_authenticate="Bearer", x_should_retry="false")
         return fits[0]
 

@@ -29,8 +29,8 @@ def _names(text: str) -> dict[str, Known | None]:
 # https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#chat-api_1,
 # https://docs.sglang.ai/basic_usage/sampling_params.html,
 # https://github.com/ggml-org/llama.cpp/tree/master/tools/server
-# Not here: further names for the length or the number of answers (`n_predict`, `n_cmpl`, `best_of`), which a budget is
-# reserved by, and code that the server would run (`custom_logit_processor`).
+# Missing on purpose: other names for the length or the number of answers (`n_predict`, `n_cmpl`, `best_of`), which the
+# reservation of a budget would miss, and code that the server would run (`custom_logit_processor`).
 _SERVERS = _names(
     """
     add_generation_prompt add_special_tokens allowed_token_ids bad_words cache_prompt cache_salt chat_template
@@ -109,7 +109,7 @@ _GEMINI: dict[str, Known | None] = {
         "thinkingConfig": _names("includeThoughts thinkingBudget thinkingLevel"),
     },
 }
-GEMINI_MEMBERS: Known = {**_GEMINI, "generateContentRequest": _GEMINI}  # what countTokens may take
+GEMINI_MEMBERS: Known = {**_GEMINI, "generateContentRequest": _GEMINI}  # the fields of countTokens
 # https://ai.google.dev/api/interactions-api
 INTERACTIONS_MEMBERS: Known = {
     **_names(
@@ -147,9 +147,9 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = re.compile(r"[a-z]+")
 _CONVERSATIONS = ("contents", "input", "messages")
 _OF_MESSAGES = frozenset({"content", "id", "model", "name", "parts", "role", "status", "tool_calls", "type"})
-# Members of tools that are the caller's own data: schemas, grammars, headers for an MCP server.
+# Fields of tools that contain the client's own data: schemas, grammars, headers for an MCP server.
 _OF_TOOLS = frozenset({"custom", "format", "function", "functionDeclarations", "headers", "input_schema"})
-_FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools that the caller runs
+_FUNCTIONS = (None, "builtin_function", "custom", "function")  # types of tools that the client runs
 
 
 def chooses_model(name: str) -> bool:
@@ -285,5 +285,5 @@ class MemberFilter:
 
     @staticmethod
     def _remove(removed: list[str], where: str, value: Any) -> None:
-        if value not in (None, [], {}, ""):  # those ask for nothing
+        if value not in (None, [], {}, ""):  # these values have no effect
             removed.append(where)

@@ -149,7 +149,7 @@ class GatewayOptions(Table):
     hosts: Names = ()
     repair_history: Flag = False
     keepalive: Seconds = 15.0
-    turn_cache: StoreName = Field(default=True, repr=False)  # may have a password
+    turn_cache: StoreName = Field(default=True, repr=False)  # may contain a password
     turn_cache_turns: PositiveCount = 20_000
     turn_cache_bytes: PositiveCount = 64 * 2**20
     turn_cache_age: PositiveNumber = 24 * 3600.0

@@ -83,7 +83,7 @@ def _is_empty(message: Message) -> bool:
 
 
 def _is_text(message: Message) -> bool:
-    meant = message.partial or message.paused or message.extras.get("prefix")  # as a beginning, by what clients call it
+    meant = message.partial or message.paused or message.extras.get("prefix")  # the model must continue it
     return message.role == "assistant" and not (message.tool_calls or meant)
 
 

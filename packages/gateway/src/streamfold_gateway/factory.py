@@ -110,6 +110,6 @@ def create_app(path: str | os.PathLike[str] | None = None) -> Gateway:
 async def preload(app: Gateway) -> None:
     """Imports the HTTP libraries and loads prices, so that the first request is as fast as later ones."""
     for transport in ("httpx", "aiohttp"):
-        with suppress(ConfigError):  # a provider that can't do without it says so
+        with suppress(ConfigError):  # aiohttp may be missing; a provider that needs it reports that
             await make_client(transport).aclose()
     app.models.price()

@@ -43,10 +43,10 @@ from .request_body import Capacity, ClientGone, Receive, RequestBody, run_sized
 from .request_log import RequestLog, log_json
 from .response_stream import ResponseStream, Send
 
-_LONGEST_NAME = 256  # characters, of a model
-_SHUTDOWN_SECONDS = 1.0  # seconds in which clients are told that the server stops
-_PIECE_DELAY = 0.1  # seconds between two pieces that must not arrive as one: Node joins what comes at once
-_READ_ON_SECONDS = 10.0  # seconds for which an answer is read after its client has left, where its usage is charged
+_LONGEST_NAME = 256  # maximum characters of a model name
+_SHUTDOWN_SECONDS = 1.0  # seconds for sending errors to clients when the server stops
+_PIECE_DELAY = 0.1  # seconds between two writes, because Node joins data that arrives together
+_READ_ON_SECONDS = 10.0  # seconds for which a stream is read after the client has disconnected
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class RequestHandler:
         api, log, response = incoming.api, incoming.log, incoming.response
         request = await self.parse(incoming, body)
         if request.parsed.compact and request.route.adapters != {api.adapter}:
-            # as a server without this endpoint says it: clients then write a summary themselves
+            # as from a server without this endpoint: clients then write a summary themselves
             raise http_error(404, f"the provider of the model {request.model!r} doesn't compact conversations")
         request = self.adapt(request)
         if member := incoming.endpoint.count_member:
@@ -223,7 +223,7 @@ class RequestHandler:
             if len(model) > _LONGEST_NAME:
                 raise http_error(400, f"the model's name has {len(model)} characters; allowed are {_LONGEST_NAME}")
             log.model = model
-            user = named_end_user(value, headers)  # also by members that are not sent
+            user = named_end_user(value, headers)  # even if the field isn't sent to the provider
             any_model = client.options.any_model and "*" in self.options.allow_models
             value, warnings = permitted_members(value, api.members, client.options, any_model=any_model)
             route = self._models.resolve(model, client)
@@ -289,7 +289,7 @@ class AppTaskGroup:
         tasks, self._tasks = self._tasks, None
         if tasks is not None:
             tasks.cancel_scope.cancel()
-            await tasks.__aexit__(None, None, None)  # with the error of the block it would raise a group of it
+            await tasks.__aexit__(None, None, None)  # None, because the task group would wrap the error
 
     def start(self, task: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Runs a function as a background task, if the app has started."""
@@ -367,7 +367,7 @@ class Answer:
                     try:
                         await self._send()
                     except anyio.get_cancelled_exc_class():
-                        if not output.gone:  # the server stops: an answer that has begun must not look complete
+                        if not output.gone:  # the server stops: an incomplete response must not look complete
                             self._request.log.stopped()
                             with anyio.move_on_after(_SHUTDOWN_SECONDS, shield=True):
                                 await self._send_shutdown_error()
@@ -413,7 +413,7 @@ class Answer:
                         if output.gone:
                             continue
                         self._unsent.append(writer.feed(chunk))
-                        if stream.ready:  # what was read at once is written at once
+                        if stream.ready:  # chunks that were read together are written together
                             continue
                         try:
                             await output.write(b"".join(self._unsent))

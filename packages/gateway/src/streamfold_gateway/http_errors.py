@@ -50,8 +50,8 @@ def misconfigured(cause: ConfigError) -> HTTPError:
     return http_error(500, text, cause=cause, x_should_retry="false")
 
 
-# Clients send a request again after these; https://github.com/openai/openai-python and anthropic-sdk-python do, and
-# Claude Code after a 401 too. Both obey this header.
+# Statuses after which the SDKs of OpenAI and Anthropic retry, and Claude Code after a 401 too. All of them obey the
+# header `x-should-retry`.
 _SENT_AGAIN = (401, 408, 409, 429, *range(500, 600))
 _NO_RETRY = {"x-should-retry": "false"}
 

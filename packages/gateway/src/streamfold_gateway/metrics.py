@@ -117,7 +117,7 @@ class Metrics:
         def metrics(request: HTTPRequest) -> Response:
             access.check(request.scope)
             registry = self._registry
-            if variable_is_set(METRICS_FOLDER):  # all processes in one: each has written its counts to a file
+            if variable_is_set(METRICS_FOLDER):  # adds up the counts of all processes, which are in files
                 MultiProcessCollector(registry := CollectorRegistry())  # type: ignore[no-untyped-call]
             return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 

@@ -23,7 +23,7 @@ from .auth import ANONYMOUS, GatewayKey
 from .config import GatewayOptions
 from .http_errors import http_error
 
-# Agents ask for a model of a day: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
+# Agents request models by name and date: claude-haiku-4-5-20251001, gpt-4o-2024-08-06, claude-opus-4@20250514.
 _DATE = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
@@ -254,7 +254,7 @@ class ModelRouter:
             check_model(given, "gateway()")
             model: ChatModel = given
             return model
-        file = None if isinstance(given, Mapping) else config  # `from_config` refuses one for a mapping
+        file = None if isinstance(given, Mapping) else config  # `from_config` accepts no file with a mapping
         made = Provider.from_config(given, config=file, hooks=self._hooks).prefer_aiohttp()
         self._made.append(made)
         return made

@@ -35,8 +35,8 @@ from .http_errors import HTTPError, http_error, misconfigured
 
 Pricer: TypeAlias = Callable[[Usage], Cost | None]
 
-_ASSUMED = 16_384  # tokens of an answer that is not limited
-_FASTEST = 500  # tokens a second that a model writes: of what it hides, nothing else is known
+_ASSUMED = 16_384  # assumed output tokens of a request without a limit
+_FASTEST = 500  # tokens per second, to estimate hidden reasoning by its duration
 
 
 class Unmetered:
@@ -92,7 +92,7 @@ class UsageMeter:
         self.reads_on = reads_on
         self._reservation = reservation
         self._again = again
-        self._parts = 0  # of the answer, that were charged
+        self._parts = 0  # number of requests to the provider that were charged
         self._request = request
         self._cost = cost
         self._began: float | None = None
@@ -152,7 +152,7 @@ class UsageMeter:
             self._reservation.failed()
             return
         usage, cost = self._used()
-        if not self._whole and error is None:  # its client has left
+        if not self._whole and error is None:  # the client has disconnected
             hidden = ceil((anyio.current_time() - self._began) * _FASTEST)
             counted = max(counted, min(hidden, _most_output(self._request)))
         self._charge(usage, cost, written=counted, whole=self._whole)
@@ -161,7 +161,7 @@ class UsageMeter:
         reply = self._reply
         if reply is None or reply.usage is None or not self._parts:
             return (reply.usage, reply.cost) if reply else (None, None)
-        if len(reply.usage.steps) <= self._parts:  # nothing of it has arrived
+        if len(reply.usage.steps) <= self._parts:  # nothing of the current request has arrived
             return None, None
         step = replace(reply, usage=reply.usage.steps[-1])
         return step.usage, step.cost
@@ -180,9 +180,9 @@ def _most_output(request: Request) -> int:
 
 Meter: TypeAlias = UsageMeter | Unmetered
 
-_NEXT_PART_SECONDS = 300.0  # seconds that an answer waits for the rate of its key before its next request
+_NEXT_PART_SECONDS = 300.0  # seconds that the next request to the provider waits for the key's limits
 
-_MINUTE = 60.0  # a key may use what it is allowed in a minute at once, as with providers
+_MINUTE = 60.0  # seconds: a key may use the limit of a minute at once, as with providers
 
 
 class KeyRateLimits:
@@ -208,7 +208,7 @@ class KeyRateLimits:
                 burst = max(0.0, _MINUTE - 0.999 * _MINUTE / limits["rpm"]) if "rpm" in limits else _MINUTE
                 limiter = RateLimiter(name, **limits, store=store, burst=burst, label=label, **options)
                 self._limiters[client.name] = limiter
-                store = limiter.store  # one connection for all of them
+                store = limiter.store  # all limiters share one connection
 
     async def reserve(self, client_request: ClientRequest) -> Meter:
         """Reserves the expected usage of a client's request. Returns the meter that charges the actual usage.
@@ -250,7 +250,7 @@ async def _reserved(limiter: RateLimiter, bound: Cost | None) -> Reservation:
         raise HTTPError(429, info, {"retry-after": str(ceil(error.retry_after or 1))}) from None
     except BudgetExceededError as error:
         info = ErrorInfo(f"{limiter.label}: {error.message}", "insufficient_quota", "insufficient_quota")
-        # Clients of OpenAI and of Anthropic try no more then: it would take hours.
+        # So the SDKs of OpenAI and Anthropic don't retry: the wait would take hours.
         headers = {"retry-after": str(ceil(error.retry_after or 1)), "x-should-retry": "false"}
         raise HTTPError(429, info, headers) from None
     except LimitStoreError as error:

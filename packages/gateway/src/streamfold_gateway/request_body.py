@@ -22,10 +22,10 @@ T = TypeVar("T")
 Receive = Callable[[], Awaitable[Any]]
 
 _LARGE = 2**18  # bytes of a body above which it is parsed in a thread
-_SLOWEST = 2**16  # bytes per second that a client has to send after the first seconds
-# Bytes that a list, an object and a further entry of either take once they are parsed: CPython 3.11 to 3.14, 64 bits.
+_SLOWEST = 2**16  # minimum bytes per second, after the first seconds
+# Bytes of a parsed list, of an object, and of one more entry in either: CPython 3.11 to 3.14, 64 bits.
 _BYTES = {b"["[0]: 64, b"{"[0]: 144, b","[0]: 40}
-# A string, also one without an end, or a character that begins a container or an entry.
+# A string, even without its end, or a character that begins a list, an object or an entry.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{,]', re.DOTALL)
 
 
@@ -111,7 +111,7 @@ class RequestBody:
         try:
             self._capacity.check()
             raw = await self._read()
-            self._capacity.check()  # a request occupies no slot until its body has arrived
+            self._capacity.check()  # a request counts as in flight only after its body has arrived
             self._capacity.count(1)
             self._counted = True
             most = self._options.max_body_bytes
@@ -183,7 +183,7 @@ def parsed_size(raw: bytes, most: int) -> int:
     288
     """
     size = sum(bytes_each * raw.count(token) for token, bytes_each in _BYTES.items())
-    if size <= len(raw):  # at most, as some may be in strings
+    if size <= len(raw):  # an upper bound, because some brackets may be in strings
         return size
     size = 0
     for token in _TOKEN.finditer(raw):

@@ -87,13 +87,13 @@ def log_json(outcome: RequestOutcome) -> None:
 
 log = logging.getLogger("streamfold.gateway")
 
-# Their details are about options and settings. Those of other warnings may quote the conversation.
+# The details of these warnings are about options and settings; other details may quote the conversation.
 _WITHOUT_TEXTS = (
     "option_dropped", "option_changed", "forced_choice_dropped", "tool_choice_changed", "response_format_changed",
     "tool_dropped", "tool_renamed", "cache_prefix_changed", "turn_cache_failed", "usage_invalid",
     "usage_estimated", "input_maybe_truncated",
 )  # fmt: skip
-_LONGEST = 2000  # characters of one text in the log
+_LONGEST = 2000  # maximum length of a text in the log
 
 
 def one_line(text: str) -> str:
@@ -211,7 +211,7 @@ class RequestLog:
     def _warnings(self, warnings: Iterable[ReplyWarning]) -> None:
         warnings = tuple(warnings)
         if codes := _codes(warnings):
-            # What was given back is nothing to look after.
+            # Restored messages need no attention.
             level = logging.INFO if codes == ("turn_restored",) else logging.WARNING
             details: dict[str, str] = {
                 warning.code: f" ({warning.detail})" for warning in warnings if warning.code in _WITHOUT_TEXTS

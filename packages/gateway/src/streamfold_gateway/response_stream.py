@@ -48,12 +48,12 @@ class ResponseStream:
         self._receive = receive
         self._send = send
         self._send_timeout = send_timeout
-        self._headers: Mapping[str, str] | None = None  # of the events; None for another response
+        self._headers: Mapping[str, str] | None = None  # the headers of a stream; None for a JSON response
         self._keepalive = 0.0
         self._keepalive_bytes = b""
-        self._keepalive_sent: anyio.Event | None = None  # set when the keep-alive that is being sent is out
-        self._last = 0.0  # when the last events were sent
-        self._since: float | None = None  # when the write in progress began: a timeout for each one would cost a tenth
+        self._keepalive_sent: anyio.Event | None = None  # set when the current keep-alive has been sent
+        self._last = 0.0  # the time of the last write
+        self._since: float | None = None  # when the current write began: a timeout for each write would cost 10 %
         self._grace = 0.0
         self._tasks = anyio.create_task_group()
         self.started = self.ended = self.gone = False
@@ -114,7 +114,7 @@ class ResponseStream:
     ) -> None:
         self._tasks.cancel_scope.cancel()
         if error is None or isinstance(error, Exception):
-            await self._tasks.__aexit__(None, None, None)  # with the error it would raise a group of it
+            await self._tasks.__aexit__(None, None, None)  # None, because the task group would wrap the error
             if error is not None and self.gone:
                 raise ClientGone from error
         elif await self._tasks.__aexit__(kind, error, traceback):
@@ -160,7 +160,7 @@ class ResponseStream:
         try:
             await self._write(self._send_timed, self._keepalive_bytes, False)
         except ClientGone:
-            self._keepalive = 0.0  # the next write, or the server, reports it
+            self._keepalive = 0.0  # the next write or the server reports the error
         finally:
             self._keepalive_sent.set()
             self._keepalive_sent = None
@@ -181,7 +181,7 @@ class ResponseStream:
             # same moment ends no more than that request, whose client can't be reached any more.
             with anyio.fail_after(self._send_timeout):
                 await self._send(message)
-        except OSError as exc:  # TimeoutError is one
+        except OSError as exc:  # TimeoutError is an OSError
             raise ClientGone from exc
 
 

@@ -34,9 +34,9 @@ from .factory import GatewayPage, app_from_settings, preload, settings, with_sha
 from .metrics import METRICS_FOLDER
 from .worker import METRICS, STOPPING, Worker, log_config, stop_signals
 
-_CONNECTIONS = 2**20  # of a worker: the files that it may open are the bound, and `max_requests` that of answers
+_CONNECTIONS = 2**20  # per worker: in practice, open files and `max_requests` are the limits
 _FAILED = 3  # the exit code of a server that can't listen on its port
-_LATE = 10  # seconds that a worker gets beyond `drain` and `shutdown` before it is killed
+_LATE = 10  # seconds after `drain` and `shutdown` until a worker is killed
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -83,7 +83,7 @@ def run(
             log_level=LogLevels.warning,
             log_dictconfig=log_config(),
             respawn_failed_workers=True,
-            respawn_interval=0,  # a worker that is told to stop waits for the one that replaces it
+            respawn_interval=0,  # a stopping worker itself waits for the worker that replaces it
             workers_kill_timeout=ceil(chosen.drain + chosen.shutdown) + _LATE,
         )
         server.on_startup(factory.handle_signals)

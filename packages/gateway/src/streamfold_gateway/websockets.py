@@ -33,18 +33,18 @@ from .request_body import Receive, parsed_size, run_sized
 from .response_stream import Send
 from .stored_responses.references import input_items, without_cut_calls
 
-_OLDEST = 3600.0  # seconds that a connection is open, as at OpenAI
-_WAITING = 8  # messages of a client that may wait for the answer before
-_LANES = 32  # names of lanes on a connection, as at OpenAI
+_OLDEST = 3600.0  # maximum age of a connection in seconds, as at OpenAI
+_WAITING = 8  # maximum number of messages that wait for the current response
+_LANES = 32  # maximum number of different `stream_id`s on a connection, as at OpenAI
 _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-_ENVELOPE = ("type", "stream_id", "generate", "background", "stream_options")  # members that a POST doesn't have
+_ENVELOPE = ("type", "stream_id", "generate", "background", "stream_options")  # fields that a POST request doesn't have
 _OF_UPGRADE = (b"connection", b"upgrade", b"content-length", b"content-type", b"transfer-encoding")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
-_HEADERS = ("retry-after", "x-should-retry")  # of an error response that clients may want
+_HEADERS = ("retry-after", "x-should-retry")  # headers of an error response that clients need
 
-# Codes of closing frames: RFC 6455, 7.4.1, and https://www.iana.org/assignments/websocket
+# Codes of close frames: RFC 6455, 7.4.1, and https://www.iana.org/assignments/websocket
 _NORMAL, _TOO_MANY, _FAILED, _SERVER_STOPS, _TRY_LATER = 1000, 1008, 1011, 1012, 1013
-_CLOSING = 1.0  # seconds to send one
+_CLOSING = 1.0  # seconds for sending a close frame
 
 Answer = Callable[[Any, Receive, Send], Awaitable[None]]
 
@@ -57,7 +57,7 @@ async def refuse_websocket(refusal: HTTPError, scope: Any, receive: Receive, sen
         return
     body = json_text(openai_error_body(refusal.info)).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
-    headers.pop("connection", None)  # that is up to the server
+    headers.pop("connection", None)  # the server sets this header
     written = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": written})
     await send({"type": "websocket.http.response.body", "body": body})
@@ -154,12 +154,12 @@ class _Connection:
         self._receive = receive
         self._send_message = send
         self._ends = endpoint.now() + _OLDEST
-        self._gone = anyio.Event()  # the client has left, or is told to
+        self._gone = anyio.Event()  # the client has disconnected, or the connection must close
         self._code = _NORMAL
-        self._newest: dict[str | None, _NewestResponse] = {}  # by lane
+        self._newest: dict[str | None, _NewestResponse] = {}  # by `stream_id`
         self._lanes: set[str] = set()
-        self._held = 0  # characters of messages that wait, in the budget of all bodies
-        self._idle = anyio.CancelScope()  # of the wait for the next message
+        self._held = 0  # size of waiting messages, which counts towards the memory limit of all bodies
+        self._idle = anyio.CancelScope()  # cancels the wait for the next message
 
     def stop(self) -> None:
         """Stops waiting for the next message."""
@@ -183,7 +183,7 @@ class _Connection:
             self._bodies.add(-self._held)
             for lane in list(self._newest):
                 self._forget(lane)
-            with anyio.move_on_after(_CLOSING, shield=True), suppress(OSError, RuntimeError):  # the client has left
+            with anyio.move_on_after(_CLOSING, shield=True), suppress(OSError, RuntimeError):  # disconnected
                 await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
@@ -332,7 +332,7 @@ class _Connection:
         if isinstance(response, dict) and turn.previous is not None:
             response["previous_response_id"] = turn.previous
         if kind in _ENDS:
-            self._forget(turn.lane)  # also where a turn fails, as at OpenAI
+            self._forget(turn.lane)  # even if the request fails, as at OpenAI
             if isinstance(response, dict) and response.get("status") in ("completed", "incomplete"):
                 self._remember(turn, response)
         await self._send(json_text(payload))
@@ -344,7 +344,7 @@ class _Connection:
 
     async def _refuse(self, refusal: HTTPError, lane: str | None) -> None:
         status, body, headers = RESPONSES_API.error_response(refusal, "")
-        with suppress(OSError):  # the client has left, which `_read` notices
+        with suppress(OSError):  # the client has disconnected, which `_read` notices
             await self._send_error(status, body, headers, lane)
 
     async def _send_error(self, status: int, body: dict[str, Any], headers: dict[str, str], lane: str | None) -> None:
@@ -358,7 +358,7 @@ class _Connection:
         items = json_text([*turn.conversation, *without_cut_calls(response["output"])]).encode()
         if len(items) > self._options.max_body_bytes:
             return
-        with suppress(HTTPError):  # there is no room: the client has to send the whole conversation
+        with suppress(HTTPError):  # too little memory: the client must send the whole conversation
             self._bodies.take(len(items))
             self._newest[turn.lane] = _NewestResponse(response["id"], items, turn.user)
 
@@ -399,7 +399,7 @@ class _EventWriter:
             *blocks, self._data = self._data.split(b"\n\n")
             for block in blocks:
                 fields = dict(line.split(b": ", 1) for line in block.split(b"\n") if line[:1] not in (b":", b""))
-                if b"data" in fields:  # else it is a comment
+                if b"data" in fields:  # without data, the event is a comment
                     kind, data = fields.get(b"event", b"").decode(), fields[b"data"].decode()
                     await self._connection.forward(self._turn, kind, data)
         elif not message.get("more_body"):

@@ -32,10 +32,10 @@ METRICS = "metrics"
 STOPPING = "stopping"
 """The file in the shared folder with a byte for each signal that told the server to stop."""
 
-_READ_ON_SECONDS = 1.0  # seconds in which a connection that was not told to close may still bring a request
-_LISTENS = 0.1  # seconds after the lifespan has started: granian opens the port before the loop runs again
-_LOOK = 0.5  # seconds between two looks at the main process
-_DROPPED = 15.0  # seconds for the rest of a body whose request has been answered
+_READ_ON_SECONDS = 1.0  # seconds for which open connections may still send requests
+_LISTENS = 0.1  # seconds after lifespan startup until granian certainly listens on the port
+_LOOK = 0.5  # seconds between two checks whether the main process is alive
+_DROPPED = 15.0  # seconds for the rest of a request body after the response has ended
 
 log = logging.getLogger("streamfold.gateway")
 
@@ -102,7 +102,7 @@ class Worker:
         try:
             await self._app(scope, receive_body, send_answer)
         except asyncio.CancelledError:
-            if not self._out_of_time:  # else the answer has told its client why it ended
+            if not self._out_of_time:  # after `shutdown` seconds, the client has received an error instead
                 raise
         finally:
             self._answers.discard(task)
@@ -114,7 +114,7 @@ class Worker:
             event = await receive()
             if event["type"] == "lifespan.startup":
                 await preload(self._gateway)
-                with suppress(NotImplementedError):  # event loops of Windows have no signal handlers
+                with suppress(NotImplementedError):  # event loops on Windows have no signal handlers
                     loop.add_signal_handler(signal.SIGTERM, self._stop)
             else:
                 while self._gateway.running and not self._out_of_time:  # noqa: ASYNC110 - in the background
@@ -133,7 +133,7 @@ class Worker:
 
     def _announce(self) -> None:
         log.info("worker %d is ready", os.getpid())
-        with suppress(FileExistsError):  # another worker was first, and has logged it
+        with suppress(FileExistsError):  # another worker has already logged this
             self._ready(self._generation).touch(exist_ok=False)
             _log_served(self._gateway.models, self._settings, self._page)
         if self._settings.metrics and os.name == "posix":
@@ -161,7 +161,7 @@ class Worker:
         self._signals = signals
 
     async def _stop_in_order(self) -> None:
-        for _ in range(600):  # a minute, for the worker that replaces this one to listen
+        for _ in range(600):  # waits up to a minute until the worker that replaces this one listens
             if stop_signals(self._shared) or self._ready(self._generation + 1).exists():
                 break
             await asyncio.sleep(0.1)
@@ -213,13 +213,13 @@ def log_config() -> dict[str, Any]:
         "handlers": {"line": line, "bare": bare},
         "loggers": {
             "_granian": {"handlers": ["line"], "propagate": False},
-            # Retries and warnings of the client library are in the gateway's own lines too, with the request's id.
+            # The gateway's own log lines already contain the library's retries and warnings, with the request's id.
             "streamfold": {"handlers": ["line"], "level": "ERROR", "propagate": False},
             "streamfold.gateway": {"level": "INFO"},
-            "streamfold.stores": {"level": "WARNING"},  # those of stores belong to no request
+            "streamfold.stores": {"level": "WARNING"},  # warnings of stores don't belong to a request
             "streamfold.limits": {"level": "WARNING"},
             "streamfold.transport": {"level": "INFO"},  # which HTTP library sends, for each provider
-            # For programs: each line is a JSON object.
+            # For programs: each line is one JSON object.
             "streamfold.gateway.requests": {"handlers": ["bare"], "level": "INFO", "propagate": False},
         },
     }

@@ -13,4 +13,4 @@ from .settings import JobPausedError, schema_check
 
 __all__ = ["Answer", "BatchJob", "JobPausedError", "JobSummary", "batch"]
 
-BatchJob.__module__ = JobPausedError.__module__ = __name__  # from where users import them
+BatchJob.__module__ = JobPausedError.__module__ = __name__  # the module from which users import them

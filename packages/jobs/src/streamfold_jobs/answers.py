@@ -199,7 +199,7 @@ def encoded(value: Any) -> str:
     return text if text.isprintable() else json.dumps(value, separators=(",", ":"))
 
 
-# A column has values of one type, so members of a row with values of several types may be JSON text.
+# All values in a column have one type, so fields with values of several types may be JSON text.
 _JSON_MEMBERS = ("messages", "options", "tools", "body")
 
 ANSWER_COLUMNS: Mapping[str, type] = {

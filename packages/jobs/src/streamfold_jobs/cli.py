@@ -41,10 +41,10 @@ from streamfold.terminal import (
 from . import BatchJob, BatchStore, JobPausedError, JobSummary, Ledger, batch, check_output, export, schema_check
 from .load_tools import read_tools
 
-_LOOKS = 0.2  # seconds between two looks at a job
-_WINDOW = 15.0  # seconds that a speed is measured over
-_BAR = 10  # characters of the bar
-_LINES = 30.0  # seconds between two lines where there is no terminal
+_LOOKS = 0.2  # seconds between two updates of the progress
+_WINDOW = 15.0  # seconds over which the speed is measured
+_BAR = 10  # width of the progress bar in characters
+_LINES = 30.0  # seconds between two lines without a terminal
 
 
 class _RunByDefault(TyperGroup):
@@ -332,12 +332,12 @@ async def run_job(
 
 async def _on_signals(interrupt: Callable[[], None]) -> None:
     if threading.current_thread() is not threading.main_thread():
-        return  # signals come to the main thread only
+        return  # only the main thread can handle signals
     try:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 interrupt()
-    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt there, which ends requests at once
+    except NotImplementedError:  # on Windows, Ctrl-C raises KeyboardInterrupt and cancels all requests
         return
 
 
@@ -385,7 +385,7 @@ async def show_progress(name: str, job: BatchJob) -> None:
     """Shows the progress of a job on standard error, until the task is cancelled."""
     target, meter = console(stderr=True), SpeedMeter()
     if not target.is_terminal:
-        meter.look(monotonic(), job)  # the first line has the speed since here
+        meter.look(monotonic(), job)  # the start of the first measurement
         while True:
             await anyio.sleep(_LINES)
             summary, said = job.summary, meter.said(monotonic(), job)

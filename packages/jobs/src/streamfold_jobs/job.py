@@ -31,7 +31,7 @@ from .queue import JobBackend, RowQueue
 from .rows import Rows
 from .settings import JobPausedError, JobSettings
 
-_BATCH = 100  # answers that are read from the ledger at once
+_BATCH = 100  # number of answers in each read from the ledger
 
 
 def batch(
@@ -146,10 +146,10 @@ class BatchJob:
         self._path = ledger
         self._settings = settings
         self._backend = backend
-        self._ended = False  # nothing is sent any more
-        self._next = settings.shard[0]  # the row whose answer comes next
+        self._ended = False  # true if no more rows are sent
+        self._next = settings.shard[0]  # the number of the row whose answer is yielded next
         self._ready: deque[Answer] = deque()
-        self._read = False  # all answers were yielded
+        self._read = False  # true if all answers were yielded
 
     async def __aenter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory() if self._path is None else None
@@ -223,7 +223,7 @@ class BatchJob:
                 self._read = True
                 raise StopAsyncIteration
             if group := self._queue.ended_rows(self._next, _BATCH):
-                # On this thread: another one would wait for Python's lock after each row.
+                # Not in another thread, which would wait for Python's lock after each row.
                 self._ready = deque(self.ledger.answers(self._next, len(group)))
             elif self._ended:
                 raise self._queue.stopped or StreamfoldError(

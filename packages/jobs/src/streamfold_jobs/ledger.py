@@ -30,12 +30,12 @@ from streamfold.stores import locked_file
 from .answers import Answer, JobSummary, cost_members, encoded, read_cost
 from .settings import JobPausedError
 
-SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0 for one that has none of them
-_PAGE = 100  # answers that are read at once
+SENT, DONE, ERROR = 1, 2, 3  # the states of a row in memory; 0: never sent
+_PAGE = 100  # number of answers in each read
 _GROUP = 0.005  # seconds between two commits
-_MANY = 1000  # statements that would hold up the event loop
+_MANY = 1000  # number of statements above which they would block the event loop
 _FORMAT = "3"
-# A job that continues reads all of `row` and nothing of `answer`: it begins at once, however large the answers are.
+# A continued job reads the table `row`, but not `answer`, so it starts fast even if the answers are large.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS row (
@@ -101,7 +101,7 @@ class Ledger:
                 opened.callback(self._lock.close)
             self._db = _connect(self.path, readonly=readonly)
             opened.callback(self._db.close)
-            # Reading has a connection of its own, so that it doesn't block writing.
+            # A separate connection for reading doesn't block writing.
             self._writer = None if readonly else _connect(self.path, readonly=False)
             self._kept_open = opened.pop_all()
         self.transactions = GroupCommit(self.path, self._writer or self._db)
@@ -242,7 +242,7 @@ class Ledger:
 def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
     place = str(path)
     if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
-        place = f"{path.absolute().as_uri()}?immutable=1"  # otherwise SQLite makes files beside it, to read it
+        place = f"{path.absolute().as_uri()}?immutable=1"  # otherwise SQLite would create files in the folder
     try:
         database = sqlite3.connect(place, check_same_thread=False, uri=place.startswith("file:"))
     except sqlite3.OperationalError as error:
@@ -279,7 +279,7 @@ def _lock(path: Path) -> IO[bytes]:
         with ExitStack() as stack:
             os.close(os.open(lock, flags, 0o600))
             held = stack.enter_context(locked_file(lock, "a+b"))
-            file = path  # only once locked: closing a file drops the locks that SQLite has on it in this process
+            file = path  # only after locking, because closing the file would drop SQLite's locks of this process
             os.close(os.open(path, flags, 0o600))
             stack.pop_all()
             return held
@@ -300,9 +300,9 @@ class GroupCommit:
     Only one task may run `commit`.
     """
 
-    # The statements of a group are executed on the event loop's thread, where each takes a few microseconds, and only
-    # the commit is left to another one: a thread that executes statements waits for Python's lock after each of them,
-    # and while the loop is busy that is up to five milliseconds for a statement.
+    # The event loop's thread executes the statements of a group, in a few microseconds each. Only the commit runs in
+    # another thread, where each statement would wait for Python's lock, up to five milliseconds while the event loop is
+    # busy.
 
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self._path = path
@@ -310,7 +310,7 @@ class GroupCommit:
         self._waiting: list[tuple[str, tuple[Any, ...]]] = []
         self._callbacks: list[Callable[[], None]] = []
         self._failure: Exception | None = None
-        self._storing: anyio.Event | None = None  # set when the group being committed is on disk
+        self._storing: anyio.Event | None = None  # set when the current group is on disk
         self._committed = anyio.Event()
         self._wanted = anyio.Event()
 

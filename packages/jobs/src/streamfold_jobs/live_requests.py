@@ -46,10 +46,10 @@ from .queue import RowQueue
 from .rows import Row
 from .settings import JobPausedError, JobSettings
 
-_BACKOFF = Backoff(first=1.0, longest=60.0)  # until a row that failed is sent again
-# No later request will be answered either.
+_BACKOFF = Backoff(first=1.0, longest=60.0)  # the pauses before a failed row is sent again
+# After these errors, later requests would fail too.
 _STOPS_THE_JOB = (AuthenticationError, QuotaExceededError, NotConfiguredError)
-_FEW_DENIALS = 3  # up to so many refusals at the end of a job are errors of their rows
+_FEW_DENIALS = 3  # number of 403 responses at the end of a job, from which on the job pauses
 
 
 class LiveBackend:
@@ -65,7 +65,7 @@ class LiveBackend:
         self._requests = RowRequests(settings, pacing)
         self._answered = False
         self._denials = 0
-        # Since the last answer to a row that was sent later.
+        # The rows that got a 403 after the last answer to a later row.
         self._denied: deque[tuple[int, Row, PermissionDeniedError]] = deque()
 
     async def send_rows(self, queue: RowQueue) -> None:
@@ -92,7 +92,7 @@ class LiveBackend:
                     await self._row(queue, row)
                 except JobPausedError:
                     raise
-                except Exception as error:  # of the caller's check or tools: rows in flight are not lost
+                except Exception as error:  # from the caller's `check` or tools; rows in flight are completed
                     place = queue.rows.place(row.number)
                     queue.stop(f"the job has stopped at {place}: {type(error).__name__}: {error}", error)
         except JobPausedError as error:
@@ -104,7 +104,7 @@ class LiveBackend:
             queue.record(Answer(row.id, row.number, error=lost))
             await queue.written()
             return
-        earlier = 0  # denials before the request was sent
+        earlier = 0  # number of 403 responses before the request was sent
 
         async def sending(row: Row) -> bool:
             nonlocal earlier
@@ -155,7 +155,7 @@ class RowRequests:
     def __init__(self, settings: JobSettings, pacing: Pacing) -> None:
         self._settings = settings
         self._pacing = pacing
-        self._idle: set[anyio.CancelScope] = set()  # of tasks that wait before they send
+        self._idle: set[anyio.CancelScope] = set()  # the waits of rows before their requests
         self._stopped = False
 
     def stop(self) -> None:
@@ -186,7 +186,7 @@ class RowRequests:
             PermissionDeniedError: the provider returned a 403, because of the API key or because of this row.
         """
         tries = refusals = 0
-        rejected: tuple[Reply, Cost | None] | None = None  # by the caller's check, with all tries before it
+        rejected: tuple[Reply, Cost | None] | None = None  # the last rejected reply, and the cost of all tries
         while (reservation := await self._reserve()) is not None:
             async with reservation:
                 if not await sending(row):
@@ -223,12 +223,12 @@ class RowRequests:
                     if isinstance(error, RateLimitError):
                         await unsent(row)
                         tries, refusals = tries - 1, refusals + 1
-                        # A retry_after holds for all rows: the limiter waits. Otherwise only this row does.
+                        # With retry_after, the limiter delays all rows; otherwise only this row waits.
                         pause = 0.0 if error.retry_after is not None else _BACKOFF.delay(refusals - 1)
                     elif tries >= self._settings.tries or not (isinstance(error, APIError) and error.retryable):
                         seconds = monotonic() - began
                         return Answer(row.id, row.number, None, error_members(error), tries, seconds)
-                    elif error.retry_after is not None:  # never less; jitter spreads rows that failed together
+                    elif error.retry_after is not None:  # jitter spreads rows that failed together
                         pause = error.retry_after * (1 + random() / 4)  # noqa: S311 - not secrecy
                     else:
                         pause = _BACKOFF.delay(tries - 1)
@@ -239,7 +239,7 @@ class RowRequests:
 
     async def _reply(self, row: Row, reservation: Reservation) -> tuple[Reply, Cost | None]:
         settings, model = self._settings, self._pacing.model
-        if isinstance(model, BaseChatModel):  # models of other projects take neither
+        if isinstance(model, BaseChatModel):  # other models accept neither argument
             model = _RowModel(model, reservation, stream=settings.stream)
         options = {**settings.options, **row.options}
         tools = row.tools if row.tools is not None else settings.tools

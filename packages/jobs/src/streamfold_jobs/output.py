@@ -17,7 +17,7 @@ from .answers import Answer, answer_cells, answer_schema
 from .ledger import Ledger
 from .rows import check_file_type
 
-_SHOWN = 5  # missing shards that an error names
+_SHOWN = 5  # maximum number of missing shards in an error message
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
@@ -55,11 +55,13 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
     """Calls `write` with a temporary path, and then renames that file to `target`."""
-    draft = target.with_name(f".{target.name}.{token_hex(8)}.part")  # a name that no other user can have made a link at
+    draft = target.with_name(
+        f".{target.name}.{token_hex(8)}.part"
+    )  # other users can't guess the name, to put a link there
     try:
         count = write(draft)
         draft.replace(target)
-    except OSError as error:  # a full disk's error has no file name
+    except OSError as error:  # when the disk is full, the error has no file name
         if error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error

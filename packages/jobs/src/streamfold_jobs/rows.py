@@ -29,7 +29,7 @@ ROW_MEMBERS = ("id", "prompt", "messages", "system", "model", "options", "tools"
 """The fields that a row may have."""
 _BODIES = {"/v1/chat/completions": parse_chat, "/v1/responses": parse_responses}
 _CONVERSATION = ("prompt", "messages", "body")
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
+_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class _DuplicateIds:
     """Finds duplicate row ids. It needs eight bytes of memory for each id."""
 
     def __init__(self) -> None:
-        self._hashes = [array("q") for _ in range(256)]  # in 256 parts, so that sorting needs little memory
+        self._hashes = [array("q") for _ in range(256)]  # 256 arrays, so that sorting one of them needs little memory
 
     def add(self, name: str) -> None:
         found = hash(name)
@@ -261,7 +261,7 @@ def _value_or_none(raw: bytes | Mapping[str, Any]) -> Mapping[str, Any] | None:
         if isinstance(raw, bytes) and isinstance(value := from_json(raw), dict):
             return value
     except ValueError:
-        pass  # `json` accepts more
+        pass  # `json` accepts more than `from_json`
     try:
         return _value(raw)
     except ConfigError:
@@ -294,7 +294,7 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     from pyarrow import ArrowException, parquet
 
     try:
-        # Without `buffer_size`, whole row groups are read at once, and a file may be a single one.
+        # Without `buffer_size`, pyarrow reads whole row groups, and a file may have only one.
         with parquet.ParquetFile(path, buffer_size=1 << 20) as file:
             if not set(file.schema_arrow.names) & set(_CONVERSATION):
                 raise ConfigError(f"{path}: there is no column named {' or '.join(_CONVERSATION)}")

@@ -33,7 +33,7 @@ class JobSettings:
 
     def __post_init__(self) -> None:
         check_number("max_cost", self.max_cost)
-        # A wrong option would be an error of every row.
+        # Otherwise every row would fail with the same error.
         ChatParams.read("-", self.tools, "auto", cast("ChatOptions", self.options), stream=self.stream)
         first, count = self.shard
         if self.concurrency < 1 or self.tries < 1:

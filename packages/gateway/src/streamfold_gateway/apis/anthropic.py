@@ -23,9 +23,8 @@ from ..conversation import text_of, with_one_system
 from ..http_errors import HTTPError
 from .base import APIEndpoint, ClientAPI, ClientRequest
 
-# Prompts that are too long for a model, as clients of the Messages API understand it.
-# Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. In any
-# other words the same error is the end of its turn. How each server says it is in `providers/facts/errors.toml`.
+# Claude Code compacts a conversation when it reads `prompt is too long: 130000 tokens > 128000 maximum`. After any
+# other message, it stops. `providers/facts/errors.toml` contains the messages of each server.
 
 _PHRASE = "prompt is too long"
 
@@ -66,7 +65,7 @@ class AnthropicAPI(ClientAPI):
     label = "the Messages API"
     continues = True
     forwards_error_type = False
-    client_ids = ("metadata",)  # Claude Code names its device, account and session there
+    client_ids = ("metadata",)  # contains Claude Code's device, account and session
     members = MESSAGES_MEMBERS
     keep_alive = sse_event({"type": "ping"}, "ping")
 
@@ -110,7 +109,7 @@ class AnthropicAPI(ClientAPI):
         if info.quota:
             info = replace(info, status=402)
         if info.status == 503 and not isinstance(refusal.cause, APIError):
-            info = replace(info, status=529)  # what clients of this API know as "busy, come back later"
+            info = replace(info, status=529)  # "overloaded", after which clients of this API retry
         return info
 
     def error(self, refusal: HTTPError, answer_id: str) -> tuple[int, dict[str, Any]]:
@@ -134,13 +133,13 @@ def _with_anthropic_fields(request: ClientRequest) -> Request:
     parsed = request.parsed
     options, extra = parsed.options, dict(parsed.options.extra_body)
     betas = [beta.strip() for beta in request.headers.get("anthropic-beta", "").split(",")]
-    if any(betas):  # some members are refused without the header that allows them
+    if any(betas):  # the API rejects some fields without their beta header
         known = extra.get("betas")
         extra["betas"] = [*(known if isinstance(known, list) else ()), *filter(None, betas)]
     thinking = request.body.get("thinking")
     if isinstance(thinking, Mapping) and (details := {name: thinking[name] for name in thinking if name != "type"}):
-        extra["thinking"] = details  # how it is shown, and the exact budget
+        extra["thinking"] = details  # the display mode and the exact budget
     options = replace(options, extra_body=extra)
     if isinstance(thinking, Mapping) and thinking.get("type") == "adaptive" and options.reasoning_effort is None:
-        options = replace(options, reasoning_effort="high")  # what the API itself takes for no effort
+        options = replace(options, reasoning_effort="high")  # the API's own default
     return replace(parsed, options=options)

@@ -39,9 +39,9 @@ _TEMPORARY = re.compile(
     "overloaded|rate.?limit|too many requests|(server|internal|connection) error|service unavailable", re.IGNORECASE
 )
 
-# Values of members of tools that ask for nothing: to be called by the model alone is to be called directly.
+# Values of tool fields without an effect. The last one means that the model calls the tool directly, the default.
 _ASK_NOTHING: tuple[Any, ...] = (None, [], {}, False, ["direct"])
-_GRANTED = ("eager_input_streaming", "cache_control")  # arguments are sent as they come; the mark is the tool's `cache`
+_GRANTED = ("eager_input_streaming", "cache_control")  # these work with every provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class ClientAPI(ABC):
     continues: ClassVar[bool] = False
     client_ids: ClassVar[tuple[str, ...]] = ()
     members: ClassVar[Known]
-    # There are no `id:` lines in our streams: with one, a comment makes an event to some readers.
+    # Our streams have no `id:` lines: after one, some clients treat a comment as an event.
     keep_alive: ClassVar[bytes] = b": keepalive\n\n"
 
     def matches(self, path: str, headers: Mapping[str, str]) -> bool:
@@ -198,7 +198,7 @@ class ClientAPI(ABC):
     def info(self, refusal: HTTPError) -> ErrorInfo:
         """Returns the error object with the `type` and the `code` that clients of this API expect."""
         meaning = refusal.info.meaning()
-        if meaning is not None and meaning.kind == "context_length":  # by the code, Codex compacts a conversation
+        if meaning is not None and meaning.kind == "context_length":  # Codex then compacts the conversation
             return replace(refusal.info, code="context_length_exceeded")
         return refusal.info
 
@@ -339,7 +339,7 @@ def _not_sent(paths: list[str], why: str) -> ReplyWarning:
     return ReplyWarning("option_dropped", f"{named}: not sent, because {why}")
 
 
-_SECONDS = 10.0  # that a client waits for a count; it asks often
+_SECONDS = 10.0  # timeout in seconds, because clients count tokens often
 
 
 async def counted_tokens(request: ClientRequest) -> tuple[int, str]:

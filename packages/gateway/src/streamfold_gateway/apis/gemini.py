@@ -23,7 +23,7 @@ from ..http_errors import HTTPError
 from .base import APIEndpoint, ClientAPI, ClientRequest
 
 _PATH = re.compile(r"/v1beta/|/\w+/.+:(?:\w+Content|countTokens)$")
-# What stands before the name of a model, on AI Studio and on Vertex AI. The AI SDK leaves it out before "ORG/MODEL".
+# The prefix of a model name, on AI Studio and on Vertex AI. The AI SDK omits it before "ORG/MODEL".
 _PLACE = re.compile(r"(?:projects/[^/]+/locations/[^/]+/publishers/[^/]+/)?models/")
 _METHODS = ("generateContent", "streamGenerateContent", "countTokens")
 
@@ -33,7 +33,7 @@ class GeminiAPI(ClientAPI):
     otherwise, it is one JSON array.
     """
 
-    endpoints = (  # v1beta, and newer clients say v1
+    endpoints = (  # newer clients send v1
         APIEndpoint("/{version}/{model:path}:streamGenerateContent", "gen-", streams=True),
         APIEndpoint("/{version}/{model:path}:generateContent", "gen-", streams=False),
         APIEndpoint("/{version}/{model:path}:countTokens", "gen-", streams=False, count_member="totalTokens"),
@@ -41,7 +41,7 @@ class GeminiAPI(ClientAPI):
     adapter = "gemini"
     label = "Gemini's API"
     members = GEMINI_MEMBERS
-    streams_partial_calls = False  # a call is one part
+    streams_partial_calls = False  # a tool call is one part
     returns_ids = False
     forwards_error_type = False
     keep_alive = GeminiSerializer.keep_alive

@@ -28,8 +28,8 @@ from .base import APIEndpoint, ClientAPI, ClientRequest
 
 # https://platform.openai.com/docs/guides/safety-best-practices, /docs/guides/prompt-caching
 _CLIENT_IDS = ("user", "safety_identifier", "prompt_cache_key")
-_CHAT = {"chat", "kimi"}  # adapters whose providers know the members of Chat Completions
-_SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # those that the Responses API has too
+_CHAT = {"chat", "kimi"}  # adapters of providers that accept the fields of Chat Completions
+_SHARED = (*_CLIENT_IDS, "metadata", "service_tier", "store")  # fields that the Responses API has too
 
 
 class ChatAPI(ClientAPI):
@@ -42,7 +42,7 @@ class ChatAPI(ClientAPI):
     members = CHAT_MEMBERS
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
-        wants_usage(body)  # a mistake in it is one of the request
+        wants_usage(body)  # raises ConfigError if the field is invalid
         return parse_chat_request(body)
 
     def serializer(self, request: ClientRequest, options: GatewayOptions) -> StreamSerializer:
@@ -78,7 +78,7 @@ def _with_effort(request: ClientRequest, thinking: Any) -> ClientRequest:
     return replace(request, parsed=replace(request.parsed, options=made))
 
 
-# Members of the Responses API that other providers do not know, each with the value that asks for nothing.
+# Fields that only the Responses API has, each with the value that has no effect.
 _RESPONSES_ONLY: dict[str, Any] = {
     "include": [], "store": False, "truncation": "disabled", "reasoning": {}, "text": {}, "client_metadata": {},
     "max_tool_calls": None, "context_management": [], "access_programs": [],
@@ -97,7 +97,7 @@ class ResponsesAPI(ClientAPI):
     )
     adapter = "responses"
     label = "the Responses API"
-    client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex names its installation there, and the session as cache key
+    client_ids = (*_CLIENT_IDS, "client_metadata")  # Codex sends its installation and session in them
     members = RESPONSES_MEMBERS
 
     def parse(self, body: Any, params: Mapping[str, str], *, native: bool) -> Request:
@@ -106,7 +106,7 @@ class ResponsesAPI(ClientAPI):
     def compaction_body(self, request: ClientRequest, reply: Reply) -> dict[str, Any]:
         given = request.body.get("input")
         items = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
-        opening = takewhile(lambda item: item.get("role") in ("system", "developer"), items)  # what is not compacted
+        opening = takewhile(lambda item: item.get("role") in ("system", "developer"), items)  # not compacted
         return compaction_object(reply, id=request.id, created=request.created, opening=opening)
 
     def count_body(self, member: str, number: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class ResponsesAPI(ClientAPI):
         if set(adapters) == {self.adapter}:
             return request
         if not has_only_function_tools(request.body):
-            extra = request.parsed.options.extra_body  # of the first reading: without what identifies the client
+            extra = request.parsed.options.extra_body  # from the first parsing, without fields that identify the client
             read = parse_responses_as_functions(request.body)
             rest = {name: value for name, value in extra.items() if name in read.request.options.extra_body}
             request = replace(request, parsed=read.request, tools=read.tools).with_extra_body(rest)

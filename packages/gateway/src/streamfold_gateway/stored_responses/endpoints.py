@@ -31,13 +31,13 @@ from .recorder import AttachedRecorder, BackgroundResponse, RecorderMemory
 from .references import ReferenceResolver, input_items, listed_item
 from .store import ResponseStore, StoredResponse
 
-_POLL = 0.25  # seconds between two looks at a response that another process makes
-_WATCH = 1.0  # seconds between two looks whether another process has cancelled a response
-_PATIENCE = 20  # looks at a response that another process was told to cancel
-_LOST = 120  # failed looks at a store, while a client reads events
-_PAGE = 20  # items, unless the client says otherwise
+_POLL = 0.25  # seconds between two reads of a response that runs in another process
+_WATCH = 1.0  # seconds between two checks whether another process has cancelled a response
+_PATIENCE = 20  # maximum number of reads while another process cancels a response
+_LOST = 120  # failed reads from a store after which a client's stream of events ends
+_PAGE = 20  # default number of items in a page
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-_OURS = ("previous_response_id", "background")  # members that say how a response is stored
+_OURS = ("previous_response_id", "background")  # fields that the gateway handles itself
 
 _logger = logging.getLogger("streamfold.gateway")
 
@@ -91,7 +91,7 @@ class StoredResponses:
             resumable = continues or bool(payload.get("stream"))
             request = replace(await self._handler.parse(incoming, body), stored=about)
             kept = StoredResponse(name, owner, items, previous, {}, resumable, user=user)
-            if continues:  # in a task with a log of its own, which outlives the one of the client's HTTP request
+            if continues:  # the task has its own log, because it may outlive the client's HTTP request
                 request = replace(request, stream=True, log=replace(request.log))
             request = self._handler.adapt(request)
             serializer = RESPONSES_API.serializer(request, self._handler.options)
@@ -148,7 +148,7 @@ class StoredResponses:
         """
         meter: Meter | None = None
         try:
-            # A request beyond the limits isn't queued.
+            # Rejects the request if a limit is reached, because requests aren't queued.
             meter = await self._handler.rate_limits.reserve(request)
             if not await running.begin() and running.background:
                 raise http_error(413, "background: the request is too large to be stored")
@@ -184,7 +184,7 @@ class StoredResponses:
                     except ClientGone:
                         log.disconnected()
                     tasks.cancel_scope.cancel()
-        except Exception:  # in the app's task group: a failure must not end the responses of others
+        except Exception:  # a failure in the app's task group would cancel other responses
             _logger.exception("%s: failed: unexpected error", running.kept.id)
         finally:
             with anyio.CancelScope(shield=True):
@@ -238,7 +238,7 @@ class StoredResponses:
             late = not (await self._cancelled(incoming, kept)).ended
         await self._responses.delete(kept.id, kept.owner)
         if late:
-            await self._responses.cancel(kept)  # the process that makes it must store nothing more of it
+            await self._responses.cancel(kept)  # so that the process that runs the response stops storing it
         body = {"id": kept.id, "object": "response", "deleted": True}
         await incoming.response.send_json(200, body, RESPONSES_API.headers(incoming.log.id))
 
@@ -319,13 +319,13 @@ class StoredResponses:
         at, looks = after, 0
         while not response.ended:
             try:
-                kept = await self._responses.get(response_id, owner)  # first: it may end in between
+                kept = await self._responses.get(response_id, owner)  # before its events, because it may end meanwhile
                 events = await self._responses.events(kept, at) if kept is not None else []
             except StoreError:
                 if not response.started:
                     raise
                 kept, events, looks = None, [], looks + 1
-                if looks < _LOST:  # it may be back soon, and this is no answer that has ended
+                if looks < _LOST:  # the store may be available again soon, and the response hasn't ended
                     await anyio.sleep(_POLL)
                     continue
             if events:

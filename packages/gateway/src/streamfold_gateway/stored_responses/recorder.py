@@ -20,11 +20,11 @@ from ..request_body import ClientGone
 from ..response_stream import ResponseStream
 from .store import ResponseStore, StoredResponse, interrupted_response
 
-_PIECE = 64  # bytes that a piece of a text takes beside its characters
-_GATHERED = 2  # copies of the pieces: in the serializer and in the reply
-_WRITTEN = 5  # copies of a whole text at the end: itself, in the three events that complete it, in the last one
-_SMALL = 2**18  # bytes up to which an answer never waits for memory
-_AT_THE_END = 4  # times that a text is written again when it ends: in its three events, and in the response
+_PIECE = 64  # bytes of memory per fragment of text, in addition to its characters
+_GATHERED = 2  # copies of the fragments: in the serializer and in the reply
+_WRITTEN = 5  # copies of the complete text at the end: the text, three events that complete it, and the last event
+_SMALL = 2**18  # bytes up to which a response is never paused
+_AT_THE_END = 4  # copies of a text in the last events: three events that complete it, and the response object
 TOO_LONG = "response_not_kept: the response is too long to be stored, so previous_response_id can't refer to it"
 NO_EVENTS = "response_not_resumable: the response is too long to store its events"
 
@@ -182,7 +182,7 @@ class RecorderMemory:
         self._size = size
         self._events = 0
         self._making: dict[Recorder, None] = {}  # the oldest first
-        self._full = False  # whether a response waits for memory
+        self._full = False  # whether a response is paused
 
     def add(self, making: Recorder) -> None:
         self._making[making] = None
@@ -223,7 +223,7 @@ class RecorderMemory:
                 each.wake()
 
 
-_BACKLOG = 2**20  # bytes that may wait for clients that read slowly, of an answer whose events are not kept
+_BACKLOG = 2**20  # bytes of events that may wait for slow clients, if the events aren't stored
 
 
 class Subscriber:
@@ -274,7 +274,7 @@ class BackgroundResponse(Recorder):
         self._closed = False
         self._told = -1
         self._last = -1  # the number of the last event
-        self._shown: bytes | memoryview = b""  # the state that subscribers know
+        self._shown: bytes | memoryview = b""  # the response object that subscribers have received
         self.gone = False
         self._making = anyio.CancelScope()
         self._grace = 0.0
@@ -311,10 +311,10 @@ class BackgroundResponse(Recorder):
             self._free_unused()
 
     def _free_unused(self) -> None:
-        if self._closed and not self._users:  # a cancelled task may refer to it until it is collected
+        if self._closed and not self._users:  # because a cancelled task may keep a reference to the recorder
             self.serializer, self.events, self.state, self._shown = None, [], b"", b""
 
-    # --- for who makes it ---------------------------------------------------------------------------------------------
+    # --- recording ----------------------------------------------------------------------------------------------------
 
     def _add(self, event: SerializedEvent) -> None:
         self._last = event.number
@@ -379,7 +379,7 @@ class BackgroundResponse(Recorder):
         while not self.done:
             blocked, self.blocked = self.blocked, not self.resumable and self.held > _BACKLOG
             if self.blocked and not blocked:
-                self._memory.wake()  # other responses may go on instead
+                self._memory.wake()  # another response may continue instead
             elif self._memory.has_capacity(self) and not self.blocked:
                 return
             else:
@@ -395,7 +395,7 @@ class BackgroundResponse(Recorder):
             self._news = anyio.Event()
             await self.save()
 
-    # --- its end ------------------------------------------------------------------------------------------------------
+    # --- end ----------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
         """Ends a response that failed before its first event: a background response with status "failed", any other
@@ -406,7 +406,7 @@ class BackgroundResponse(Recorder):
             await self.fail(ErrorInfo(info.message, code=info.code or info.type or "server_error"))
             return
         self.forgotten = True
-        await self._delete()  # first: subscribers may fetch it
+        await self._delete()  # before subscribers learn of the error, because they may fetch the response
         self.refused = refusal
         self._notify()
 
@@ -430,7 +430,7 @@ class BackgroundResponse(Recorder):
         self.forgotten = True
         await self.cancel()
 
-    # --- keeping and telling ------------------------------------------------------------------------------------------
+    # --- storing and notifying ----------------------------------------------------------------------------------------
 
     async def save(self) -> None:
         """Stores the events recorded so far and passes them to subscribers, who also get `storage_warning`."""
@@ -448,7 +448,7 @@ class BackgroundResponse(Recorder):
             return
         new = state if over or state is not self._saved[0] else b""
         head = over or self.resumable != self._saved[1]
-        if head and self._saved[1] and not self.resumable:  # its stored events are of no use, but take space
+        if head and self._saved[1] and not self.resumable:  # the stored events can't be resumed any more, but use space
             await self._delete()
             new = state
         self._saved = state, self.resumable
@@ -474,7 +474,7 @@ class BackgroundResponse(Recorder):
             await self._put(json.dumps(response).encode(), [], ended=True)
 
     async def _delete(self) -> None:
-        with suppress(StoreError):  # out of reach: it has the beginning of this response, without an end
+        with suppress(StoreError):  # the store is unavailable, and keeps the response without its end
             await self._responses.delete(self.kept.id, self.kept.owner)
 
     @property

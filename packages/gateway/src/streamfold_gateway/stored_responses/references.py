@@ -17,8 +17,8 @@ from ..http_errors import http_error
 from .store import ResponseStore
 
 _LONGEST = 1000  # responses of one conversation
-_PATIENCE = 10.0  # seconds to read what a request refers to
-_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # of an item that a serializer has named after its response
+_PATIENCE = 10.0  # seconds to read the stored items to which a request refers
+_ITEM_ID = re.compile(r"[a-z]+_([A-Za-z0-9]+)_[0-9]+")  # the id of an item, which contains the response's id
 
 
 def input_items(given: Any) -> list[Any]:
@@ -86,7 +86,7 @@ class ReferenceResolver:
         Raises:
             HTTPError: the request with its stored items is too large.
         """
-        outputs: dict[str, dict[str, Any]] = {}  # by response and item: each is read and measured once
+        outputs: dict[str, dict[str, Any]] = {}  # by response and item, so that each is read and counted once
         sizes: dict[str, int] = {}
         made = list(items)
         with _within_reason():

@@ -45,17 +45,17 @@ def interrupted_response(
     return ended, SerializedEvent(number, sse_event({"type": kind, "sequence_number": number, "response": ended}, kind))
 
 
-# Each response is a record in the store, with its state and its events as parts. The record has the request's own items
-# and the process that makes the response; `state` is the object of the API; `event/NUMBER` has the events up to that
-# number; `cancelled` asks that process to cancel it. A record `item-ID` names the response of an item whose id a
-# provider made. A response whose process is gone has no end: it is read as `failed`, with its output so far.
+# Each response is a record in the store, with the request's input items and the process that runs the response. The
+# parts of the record: `state` is the response object of the API, `event/NUMBER` contains the events up to that number,
+# and `cancelled` asks the process to cancel the response. A record `item-ID` contains the id of the response that
+# contains the item, if the provider made the item's id. If the process has died, the response is read as `failed`.
 
 _ID = re.compile(r"[\w-]{1,200}", re.ASCII)
-# Found in the bytes: parsing would hold a long answer once more. In a text the quotation marks are escaped. An id that
-# is not an item's stands for nothing: the item is looked up in the response then.
+# Searches the bytes, because parsing would copy a long response. A text can't match, because its quotation marks are
+# escaped. A match that isn't the id of an item does no harm, because the item is then missing in the response.
 _ID_IN_JSON = re.compile(rb'"id": ?"([\w-]{1,200})"')
-_ITEM = "item-"  # begins the name of a record that says which response has an item
-_AHEAD = 3600.0  # seconds for which a response that has not ended stays, however long it is silent
+_ITEM = "item-"  # prefix of the records that say which response contains an item
+_AHEAD = 3600.0  # minimum seconds for which a response in progress is stored without new events
 _LARGE = 2**18  # bytes of JSON above which it is parsed in a thread
 _logger = logging.getLogger("streamfold.gateway")
 _STOPPED = {
@@ -198,7 +198,7 @@ class ResponseStore:
         cancelled = f"{kept.id}/cancelled"
         try:
             found = await self.store.get(kept.owner, [kept.id, cancelled])
-        except StoreError:  # a cancellation can't be read now
+        except StoreError:  # the store is unavailable: look for a cancellation later
             return None
         if cancelled not in found:
             return None

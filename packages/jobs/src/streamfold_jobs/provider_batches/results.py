@@ -40,7 +40,7 @@ class Results:
         self._batch = batch
         self._rows = rows
         self._names = {row_name(batch.key, number): number for number, _ in rows}
-        self._places: dict[int, int] = {}  # where in the file the result of a row begins
+        self._places: dict[int, int] = {}  # the position of each row's result in the file
 
     def __enter__(self) -> Results:
         self._folder = tempfile.TemporaryDirectory()

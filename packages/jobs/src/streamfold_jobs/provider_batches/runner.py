@@ -17,13 +17,13 @@ from ..settings import JobPausedError
 from .results import NotOurBatchError, Results
 from .submit import BatchBuilder, BatchStore, BatchSubmitter, PendingBatch, ProviderBatch, request_of, row_name
 
-# Seconds between two requests for the status of a batch: at first, and at last.
+# Seconds between two requests for the status of a batch: the shortest and the longest pause.
 _FIRST_POLL = 1.0
 _LAST_POLL = 60.0
 _GROWTH = 1.5
-_FAILED_POLLS = 30  # in a row, until the job pauses
-_GROUP = 200  # answers that are written at once
-_SETTLED = 600.0  # seconds after which a batch that can't be found is gone
+_FAILED_POLLS = 30  # consecutive failures after which the job pauses
+_GROUP = 200  # number of answers in each write
+_SETTLED = 600.0  # seconds after its creation in which a missing batch may still appear
 
 
 class ProviderBatchBackend:
@@ -48,14 +48,14 @@ class ProviderBatchBackend:
         try:
             try:
                 await run.submit_all()
-            except APIError as error:  # of one batch: others may have ended
+            except APIError as error:  # for one batch; others may have ended
                 refused = error
             await run.fetch(wait=self._wait and refused is None)
         except JobPausedError:
             raise
         except StreamfoldError as error:
             queue.stop(f"the job has paused: {error}", error)
-        except Exception as error:  # of the caller's check: the answers are not lost
+        except Exception as error:  # from the caller's `check`; no answers are lost
             queue.stop(f"the job has stopped: {type(error).__name__}: {error}", error)
         if refused is not None:
             queue.stop(f"the job has paused: {refused}", refused)
@@ -195,7 +195,7 @@ class _BatchRun:
         try:
             return await self._client.ask(api.status(str(batch.id)), "a batch", api.read)
         except NotFoundError as error:
-            if time.time() - batch.created < _SETTLED:  # lists and batches may not be the same everywhere at once
+            if time.time() - batch.created < _SETTLED:  # not all servers of the provider may know it yet
                 return BatchStatus(str(batch.id), "running", "not found yet")
             return BatchStatus(str(batch.id), "failed", "gone", problem=str(error))
 

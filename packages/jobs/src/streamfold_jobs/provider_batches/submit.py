@@ -42,10 +42,10 @@ _TABLE = (
     " state TEXT NOT NULL, created REAL NOT NULL, asked REAL, model TEXT NOT NULL, rows INTEGER NOT NULL,"
     " word TEXT NOT NULL, finished INTEGER NOT NULL) WITHOUT ROWID"
 )
-# Smaller than most providers allow, so that a batch fits into memory while it is sent.
+# Less than most providers allow, so that a batch fits into memory while it is uploaded.
 _MOST_BYTES = 32 * 2**20
-_SKEW = 3600.0  # the largest difference of two clocks
-# Seconds for which a request that broke off may still arrive. Its effect is searched for until then.
+_SKEW = 3600.0  # maximum difference between the provider's clock and ours, in seconds
+# Seconds after a lost response in which the provider may still create the batch, so the search is repeated.
 _UNDER_WAY = 5.0
 _SEARCH = 1.0
 _TRIES = 5
@@ -260,7 +260,7 @@ class BatchSubmitter:
             try:
                 return await self._found(batch, await self._client.ask(call, "a batch", self._api.read, max_retries=0))
             except APIError as error:
-                if _refused(error):  # perhaps because its file is gone: then the next run uploads another
+                if _refused(error):  # the file may have been deleted; then the next run uploads another one
                     gone = isinstance(error, BadRequestError | NotFoundError)
                     batch = await self._store.save(batch, asked=None, file=None if gone else batch.file)
                 elif (found := await self._find(batch)) is not None:
@@ -333,7 +333,7 @@ class BatchSubmitter:
             if (found := pick(page)) is not None:
                 return found
             names = {status.id for status in page.found} | set(page.files)
-            if names <= seen:  # a server that repeats a page
+            if names <= seen:  # the server repeats a page
                 return None
             seen, call = seen | names, page.more
         return None

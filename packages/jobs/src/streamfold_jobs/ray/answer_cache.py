@@ -92,14 +92,14 @@ class AnswerCache:
         """Stores an answer. If the store fails, logs the error."""
         members = {"reply": answer.members, "error": answer.error, "tries": answer.tries, "seconds": answer.seconds}
         self._waiting[key] = json.dumps(members, separators=(",", ":")).encode()
-        async with self._lock:  # one write at a time, with all answers that have come meanwhile
+        async with self._lock:  # one write at a time, with all answers that have arrived meanwhile
             if key not in self._waiting:
                 return
             entries, self._waiting = self._waiting, {}
             with anyio.CancelScope(shield=True):
                 try:
                     await self._store.put("", entries)
-                except StoreError as error:  # the answers are there
+                except StoreError as error:  # the batch still gets its answers
                     _logger.warning("%d answers could not be stored", len(entries), exc_info=error)
 
     async def aclose(self) -> None:

@@ -26,8 +26,8 @@ from ..settings import JobPausedError, JobSettings, schema_check
 from .answer_cache import AnswerCache, check_answers, fingerprint
 
 _logger = logging.getLogger("streamfold")
-_FORBIDDEN = 20  # rows refused with 403 in a row: then it is about the key, not about the rows
-_WRONG = (400, 413, 422)  # statuses of wrong requests
+_FORBIDDEN = 20  # consecutive 403 responses after which the API key is the cause, not the rows
+_WRONG = (400, 413, 422)  # statuses for invalid requests
 Check = Callable[[Reply], str | None]
 
 
@@ -160,7 +160,7 @@ class Ask:
 
     @cached_property
     def _requests(self) -> RowRequests:
-        return RowRequests(self._rows, Pacing(self._provider))  # with the provider's limits
+        return RowRequests(self._rows, Pacing(self._provider))  # with the provider's rate limits
 
     @cached_property
     def _slots(self) -> anyio.CapacityLimiter:
@@ -184,7 +184,7 @@ class Ask:
         check = self.settings.check
         if check is None:
             return ""
-        name = getattr(check, "__qualname__", "<")  # two lambdas have one name, and so have two functions of a function
+        name = getattr(check, "__qualname__", "<")  # lambdas and nested functions have no unique name
         return None if "<" in name else f"{getattr(check, '__module__', '')}.{name}"
 
     @cached_property
@@ -210,7 +210,7 @@ class Ask:
         except PermissionDeniedError as error:
             self._forbidden += 1
             return self._refused(error) if self._forbidden >= _FORBIDDEN else _failed(error)
-        except Exception as error:  # an error of this row
+        except Exception as error:  # affects only this row
             if not isinstance(error, StreamfoldError):
                 _logger.exception("a row could not be sent")
             return _failed(error)

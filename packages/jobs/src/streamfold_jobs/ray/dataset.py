@@ -60,7 +60,7 @@ def ask(
     settings = {"provider": provider, "concurrency": concurrency, **settings}
     if checkpoint is not None:
         settings.setdefault("job", checkpoint)
-    Ask(**settings)  # wrong settings are raised here, not by each worker
+    Ask(**settings)  # raises mistakes in the settings before workers start
     if checkpoint is not None:
         _set_checkpoint(ds, checkpoint, (settings.get("columns") or {}).get("id", "id"), check_ids)
     return ds.repartition(target_num_rows_per_block=rows_per_block).map_batches(
@@ -91,7 +91,7 @@ def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> Non
 
     if check_ids:
         _check_ids(ds, column)
-    # The checkpoint stays at the end: a finished job that is started again sends and writes nothing.
+    # Keeps the checkpoint at the end, so that a finished job sends and writes nothing if it is started again.
     ds.context.checkpoint_config = CheckpointConfig(
         id_column=column, checkpoint_path=path, delete_checkpoint_on_success=False
     )
