@@ -197,6 +197,6 @@ async def test_what_is_not_compressed_as_it_says(coding: str) -> None:
         CODINGS[name][1](b"")  # skips without the package
     async with serving(sends(answer("200 OK", b"\x1f" + ANSWER, f"Content-Encoding: {coding}"))) as server:
         async with server.provider() as provider:
-            with pytest.raises(IncompleteStreamError, match="can't be unpacked"):
+            with pytest.raises(IncompleteStreamError, match="can't be decompressed"):
                 await provider.chat("Hello")
         await server.all_closed()

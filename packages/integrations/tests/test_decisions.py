@@ -167,7 +167,7 @@ async def test_a_journal_that_is_away_when_a_person_goes_on(
         run = request.run(ScriptedProvider("Fine."), desk.tools, state=given, journal=Away("memory"))
         assert (await run).text == "Fine."
         assert [told in str(message.content) for message in run.messages if message.role == "tool"] == [True]
-    assert "can't be used to settle abandoned calls" in caplog.text
+    assert "can't be used to deny abandoned tool calls" in caplog.text
     assert "can't be used: the state wasn't created by" in caplog.text
 
 

@@ -1,8 +1,8 @@
 """Decompresses response bodies piece by piece, so that memory is bounded.
 
-Requests ask for no compression, because proxies delay compressed streams. Some servers and proxies compress anyway. A
-few hundred bytes may decompress to gigabytes. So the size limits of an answer are checked after each decompressed
-piece.
+Requests ask for uncompressed responses, because proxies delay compressed streams. Some servers and proxies compress
+anyway. A few hundred bytes may decompress to gigabytes. So the size limits of an answer are checked after each
+decompressed piece.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def unpacked(raw: AsyncIterator[bytes], codings: list[str], *, is_unpacked: bool
     """Returns an iterator over the decompressed bytes of a body.
 
     Args:
-        is_unpacked: True if `raw` is already decompressed. If True, the function only checks that it knows the
-            compression methods.
+        is_unpacked: True if `raw` is already decompressed. Then the function only checks the names of the compression
+            methods.
 
     Raises:
         ProtocolError: a compression method is unknown, or its package is not installed.
@@ -75,7 +75,7 @@ def unpacked_pieces(pieces: Iterable[bytes], codings: list[str]) -> Iterator[tup
             for data in _through(unpackers, piece):
                 yield number, data
         except errors as exc:
-            raise httpx.DecodingError(f"the body can't be unpacked: {exc}") from exc
+            raise httpx.DecodingError(f"the body can't be decompressed: {exc}") from exc
 
 
 class _Unpacker(Protocol):
@@ -107,7 +107,7 @@ class _Unpacked:
             for piece in self._pieces:
                 return piece
         except self._errors as exc:
-            raise httpx.DecodingError(f"the body can't be unpacked: {exc}") from exc
+            raise httpx.DecodingError(f"the body can't be decompressed: {exc}") from exc
         self._pieces = _through(self._unpackers, await self._raw.__anext__())
         return b""
 

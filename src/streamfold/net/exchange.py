@@ -297,7 +297,7 @@ class Exchange:
         if isinstance(exc, ProtocolError):
             return exc
         if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
-            return APIConnectionError(f"the head of the response can't be read: {type(exc).__name__}")
+            return APIConnectionError(f"the response's status line and headers can't be read: {type(exc).__name__}")
         if not is_network_error(exc):
             clear_frames(exc)
             raise exc

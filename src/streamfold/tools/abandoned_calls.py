@@ -41,8 +41,8 @@ class AbandonedCalls:
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function that is called with a tool call's id and an id from the user interface, and returns True
-            if both ids mean the same tool call.
+        is_shown_as: a function that returns True if a tool call's id and an id from the user interface mean the same
+            tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -70,7 +70,7 @@ class AbandonedCalls:
                     # The approval was found by ids that the client chose, so the client isn't shown the result.
                     messages[at] = replace(messages[at], content=_NOT_RUN if found and found.denied else _STARTED)
         except (StoreError, OSError) as error:
-            _logger.warning("the journal can't be used to settle abandoned calls: %s", error)
+            _logger.warning("the journal can't be used to deny abandoned tool calls: %s", error)
         return ended
 
     async def _settle_saved(
