@@ -109,8 +109,8 @@ class Middleware(BaseChatModel):
 class _ChangedAnswer(WrappedAnswer):
     """A response that passes through a middleware.
 
-    The request is validated immediately, so that ConfigError is raised in the call that created the stream. If the
-    middleware changes the request, it is validated again.
+    The request is validated immediately, so that ConfigError is raised in the call that created the stream. A changed
+    request is validated again.
     """
 
     def __init__(self, middleware: Middleware, arguments: ChatParams) -> None:

@@ -58,7 +58,7 @@ DialectNames = Annotated[
 
 def one_provider(specs: Sequence[str] | None) -> str | None:
     """Returns the value of the command line option `-p`, or None to use the default provider. Raises ConfigError for
-    several.
+    several values.
     """
     if specs and len(specs) > 1:
         raise ConfigError(f"-p: this command accepts only one provider, not {len(specs)}: {', '.join(specs)}")

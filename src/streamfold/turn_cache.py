@@ -1,11 +1,11 @@
 """A cache of turns, which restores reasoning, signatures and encrypted items that clients leave out of earlier turns.
 
 A turn is an assistant message. The cache restores a turn only in the same conversation. A turn's cache key is a hash of
-the end user, the instructions, and every message up to and including the turn: roles, texts, images, results, names and
-ids, in order. The ids of tool calls don't identify a conversation: Kimi's ids are the same in every conversation
-(`functions.NAME:0`), and two users who say "Hi" get the same greeting. The cache key doesn't depend on tools, which
-agents may load late, on reasoning, which clients leave out, or on text that agents add and remove (see `_UNSTABLE`). If
-a client rewrites a conversation, for example by clearing old tool results, the cache finds no turns of it.
+the end user, the instructions, and all messages up to and including the turn. The ids of tool calls don't identify a
+conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get the
+same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which clients leave out,
+or on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for example by clearing
+old tool results, the cache finds no turns of it.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -268,9 +268,8 @@ class TurnCache:
 
         provider = Provider.from_config("kimi", turn_cache="sqlite:///turns.db")
 
-    A turn is restored only for the same owner and end user, and in the same conversation: with the same instructions
-    and the same messages up to and including the turn. Tools may change. The cache doesn't change messages with an
-    `origin`, because they come from streamfold and are complete.
+    A turn is restored only for the same owner and end user, and after the same instructions and messages. Tools may
+    change. The cache doesn't change messages with an `origin`, because they come from streamfold and are complete.
 
     Args:
         store: a store, or its URL, as for `streamfold.stores.open_store`.
@@ -412,8 +411,7 @@ class _CachingAnswer(WrappedAnswer):
     """The answer of a model with a turn cache. The cache restores earlier turns before the request is sent, and stores
     the answer before the last chunk is delivered.
 
-    `open_source` validates the request immediately, so that `chat_stream` raises errors, and again if the cache
-    restored turns.
+    The request is validated when the stream is created, and again if the cache restored turns.
 
     Args:
         open_source: a function that validates a request without sending it, and returns the source of its chunks.

@@ -203,7 +203,7 @@ class Endpoint:
         return sha256((key or "").encode()).hexdigest()
 
     def account(self, api: str, extra_headers: Mapping[str, str] | None = None) -> str:
-        """Returns a digest that identifies the account to which the provider's ids belong.
+        """Returns a digest that identifies the account in which the provider's ids are valid.
 
         The digest covers the API, the URL, the API key and other headers that identify a user. If the provider needs
         cloud credentials, the digest also covers the environment variables that select them.

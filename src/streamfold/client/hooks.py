@@ -139,7 +139,7 @@ class Notifier:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Returns a context manager that enters those of all `sending` hooks, and logs their exceptions."""
+        """Combines the context managers of all `sending` hooks, and logs their exceptions."""
         entered: list[AbstractContextManager[object]] = []
         for hooks in self._hooks:
             if hooks.sending is None:

@@ -6,8 +6,8 @@ one part of the answer. Each request has its own attempts, rate limit reservatio
 responses of all parts. So tool calls are delivered at the end of the last part, and an error contains the text of all
 parts.
 
-streamfold can retry the request for a later part until that part's first chunk has arrived. So each attempt has a
-temporary decoder. The answer's decoder then parses the bytes of the successful attempt again.
+The request for a later part can be retried until the part's first chunk has arrived. So each attempt has a temporary
+decoder. After a successful attempt, the answer's decoder parses the same bytes again.
 """
 
 from __future__ import annotations
@@ -357,9 +357,7 @@ class NetworkStream:
             raise self._wrong_api from error  # the endpoint doesn't have the API that it named
 
     async def _continue(self, decoder: StreamDecoder) -> list[StreamChunk]:
-        """Prepares the request for the next part of the answer, and returns []. Returns the last chunks if the answer
-        has ended.
-        """
+        """Prepares the request for the answer's next part. If the answer has ended, returns its last chunks."""
         call, most, problem = self._call, self._call.max_continuations, ""
         try:
             following = call.next_part(decoder.turn())

@@ -76,9 +76,9 @@ class PreparedCall:
     Attributes:
         request: the request with the endpoint's default options, including options that the server has rejected.
         owner: the owner under whose name streamfold remembers rejected options; see `requests_of`.
-        known: how to send the request after the server has rejected earlier requests.
+        known: the options to leave out or change, because the server has rejected them in earlier requests.
         served: the model's adapter and settings on the API that the request is sent to.
-        learned: how to send the request after the server has rejected this request.
+        learned: the options to leave out or change, because the server has rejected them in this request.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
         prefix_warnings: warnings about the prompt cache.

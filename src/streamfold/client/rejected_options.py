@@ -76,13 +76,13 @@ class OptionRestriction:
 
     Attributes:
         option: the option's name or "tool_choice". "reasoning" means the reasoning of earlier turns. A name that begins
-            with "history" means a rule about the conversation.
+            with "history" means a rule for the conversation's messages.
         why: the server's error message.
         instead: the name of the field that replaces the rejected field.
         least, most: the minimum and maximum value that the server accepts.
         allowed: the reasoning efforts that the server accepts.
         set_by_adapter: True if the adapter, not the caller, set the rejected option.
-        history: rules for the conversation; the keys are attribute names of `HistoryRules`.
+        history: rules for the conversation's messages; the keys are attribute names of `HistoryRules`.
     """
 
     option: str
@@ -276,16 +276,16 @@ class Restrictions:
     """Describes how to send requests after the endpoint rejected parts of earlier requests.
 
     Attributes:
-        options: the options that are left out or changed, and the rules for conversations.
-        usage_refused: the server's error message if it rejected `stream_options`, which requests token counts in a
-            stream; otherwise "".
+        options: the options to leave out or change, and the rules for the conversation's messages.
+        usage_refused: the server's error message about `stream_options`, which requests token counts in a stream; "" if
+            it wasn't rejected.
         only_streams: True if the endpoint accepts only streaming requests.
         schemas: digests of rejected JSON schemas. streamfold sends a simpler schema instead, or no schema.
         api: the API to use for the model, or None for the model's usual API.
         api_reason: the server's error message that the model isn't available on its usual API.
         turns: how to send assistant turns whose reasoning was rejected. The key is the turn's digest (`signed_turn`).
         binds_thinking: True if the provider rejects a turn's reasoning when an earlier message has changed.
-        forgotten: the server's error message if it no longer has the stored conversation; otherwise "".
+        forgotten: the server's error message that the stored conversation no longer exists; otherwise "".
     """
 
     options: tuple[OptionRestriction, ...] = ()
@@ -342,8 +342,8 @@ class RestrictionCache:
     """Remembers for an hour which options a provider rejected. An entry belongs to a model, an owner and a combination
     of options.
 
-    A restriction applies to requests that have at least all options of the rejected request, because a server may
-    reject `temperature` together with reasoning, but accept `temperature` alone. Owners don't share restrictions.
+    A restriction applies to requests that have all options of the rejected request. A server may reject `temperature`
+    together with reasoning, but accept `temperature` alone. Owners don't share restrictions.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

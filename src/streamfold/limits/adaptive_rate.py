@@ -49,8 +49,8 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
 
 
 def lower_rate(state: State, now: float, refused_rate: float, stated: float, *, rests: bool) -> None:
-    """Lowers the rate after the server refused a request. Does nothing if the rate was lowered since this request
-    was sent.
+    """Lowers the rate after the server refused a request. Does nothing if the rate was lowered since that request was
+    sent.
     """
     if state.get("stated", 0) != stated:
         forget_rate(state)

@@ -35,7 +35,7 @@ class Reserve:
     Attributes:
         requests: the maximum number of requests to reserve. The store may grant fewer.
         max_wait: the maximum time until the first request may be sent, in seconds.
-        prefetch: how many seconds ahead one operation may reserve the times of several requests.
+        prefetch: the period, in seconds, for which one operation may reserve several requests.
         burst: how many seconds of unused capacity may be used later.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
@@ -68,8 +68,8 @@ class Charge:
     """An operation that replaces a reservation by the real usage of the request.
 
     Attributes:
-        request_seconds, token_seconds: by how many seconds the next request is delayed further. The number is negative
-            if the real usage was below the reserved usage.
+        request_seconds, token_seconds: the additional delay of the next request, in seconds. Negative if the real usage
+            was below the reserved usage.
         tokens, cost: the tokens and the cost of the answer, from which averages are computed. None if unknown.
         money: the real cost minus the reserved cost.
         reserved: the reserved money to release.
@@ -128,13 +128,14 @@ class Batch:
 
     Attributes:
         holder: a random id of the limiter.
-        number: a number that is higher for each later batch of the limiter. 0 means that the batch is never sent twice.
+        number: the batch's number, which increases with each batch of the limiter. 0 means that the batch is never sent
+            twice.
         lease: the number of seconds without a batch after which the store assumes that the limiter has crashed. The
-            store then releases the limiter's slots and reserved money, except for the average cost of its requests. 0
-            means that the limiter reserves neither slots nor money.
+            store then releases the limiter's slots, and the reserved money that exceeds the average cost of its
+            requests. 0 means that the limiter reserves neither slots nor money.
         budgeted: True if the limiter has a budget.
-        slots, money, reserved: the number of slots and the money that the limiter has reserved before this batch, and
-            the number of requests for which money is reserved.
+        slots, money: the slots and the money that the limiter has reserved before this batch.
+        reserved: the number of requests for which money is reserved.
         born, day, spent: the values from the last `BatchAnswer`, in case the store has lost its state since then.
         leaves: True if the limiter closes, and sends no batch after this one.
     """
@@ -317,8 +318,8 @@ def apply(state: State, now: float, batch: Batch) -> BatchAnswer:
 
 
 def _advance(state: State, now: float) -> None:
-    """Corrects the times in a limit's state: shifts them if the clock was set back, and extends leases by the time in
-    which the store was down.
+    """Shifts the times in a limit's state if the clock was set back, and extends leases by the time in which the store
+    was down.
     """
     passed = now - state.get("seen", now)
     state["seen"] = now

@@ -296,8 +296,8 @@ class RateLimiter:
         self._note_stated(limit)
 
     def note_costs(self, currency: str | None) -> None:
-        """Records the currency of an answer's cost. After None, an unknown cost, the limiter refuses further requests,
-        because it can't count the budget.
+        """Records the currency of an answer's cost. If the cost is unknown (None), the limiter refuses further
+        requests, because it can't check the budget.
         """
         if currency is None:
             self._unusable = "the cost of an answer is unknown: set the prices of the model in the configuration"

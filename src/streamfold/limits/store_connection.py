@@ -124,8 +124,8 @@ class SharedLimitStore:
         return self._local
 
     def watch(self, session: SharedSession) -> None:
-        """Starts a thread that renews a session's lease and sends its queued operations. The thread ends when no
-        session needs it.
+        """Starts a thread that renews a limiter's lease and sends its queued operations. The thread ends when no
+        limiter needs it.
         """
         if session in self._active and self._thread is not None and self._thread.is_alive():
             return
@@ -137,7 +137,7 @@ class SharedLimitStore:
                 self._thread.start()
 
     async def aclose(self) -> None:
-        """Sends the operations in the queues of all sessions, and closes the store."""
+        """Sends the operations in the queues of all limiters, and closes the store."""
         for session in list(self._active):
             await session.aclose()
         with self._guard:
@@ -271,7 +271,7 @@ class SharedSession:
             _logger.error("%d charges (%s of money) of %r could not be counted", len(lost), money, self.name)
 
     def beat(self) -> bool:
-        """Renews the lease and sends the queued operations. Returns False if the session holds neither slots nor money,
+        """Renews the lease and sends the queued operations. Returns False if the limiter holds neither slots nor money,
         and has no operations to send.
         """
         held = self._held
@@ -285,7 +285,7 @@ class SharedSession:
         """Sends the queued operations to the store, or only those up to `call`. Blocks until the store responds.
 
         Raises:
-            LimitStoreError, ConfigError: the store can't be used. The next call sends the same operations again.
+            LimitStoreError, ConfigError: the store can't be used. The next `flush` sends the same operations again.
         """
         self._check_process()
         if not self._sending.acquire(timeout=PATIENCE):

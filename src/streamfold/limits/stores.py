@@ -20,10 +20,10 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts requests, tokens and costs for limits, by the limit's name. The methods block. Any thread may call them.
+    """Counts requests, tokens and costs of each limit, by its name. The methods block. Any thread may call them.
 
     Attributes:
-        prefetch_seconds: how many seconds ahead one batch may reserve the times of several requests.
+        prefetch_seconds: the period, in seconds, for which one batch may reserve several requests.
         lease_seconds: the time after which the store releases the slots of a crashed process, in seconds.
         threads: the number of calls to the store that may run in parallel.
     """
@@ -100,9 +100,7 @@ def process_store() -> MemoryLimitStore:
 
 
 def check_number(name: str, value: object) -> None:
-    """Raises ConfigError if a limit isn't a number greater than 0, or is too large or too small for the
-    computations.
-    """
+    """Raises ConfigError if a limit isn't a number greater than 0, or is too large or too small."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,8 +1,7 @@
 """Sends httpx requests with aiohttp, whose HTTP parser is written in C.
 
 The transport sends the same bytes as httpx, and raises httpx's exceptions. The package httpx-aiohttp isn't used,
-because it needs a generator and a second buffer for each piece of a body, reports every lost connection as
-`ConnectTimeout`, and rewrites percent-encoded characters in URLs.
+because it reports every lost connection as `ConnectTimeout` and rewrites percent-encoded characters in URLs.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _GuardedProtocol(asyncio.Protocol):
-    """Receives the bytes of a connection, and passes only those that belong to a response to aiohttp's parser.
+    """Receives the bytes of a connection, and passes only the bytes of responses to aiohttp's parser.
 
     aiohttp ignores bytes that arrive while a connection is idle. If bytes follow the end of a response, aiohttp either
     drops the response or treats these bytes as the next response.

@@ -215,7 +215,7 @@ class GoogleSigner(_ThreadedSigner):
 def _google_request(
     url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: float | None = 120, **_: Any
 ) -> Any:
-    """Sends a request for the package google-auth, so that google-auth needs no other HTTP library than httpx.
+    """Sends a request of the package google-auth with httpx, so that no other HTTP library is needed.
 
     https://google-auth.readthedocs.io/en/latest/reference/google.auth.transport.html
     """

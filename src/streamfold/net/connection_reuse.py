@@ -6,8 +6,8 @@ send a second or late response, a 408 before it closes the connection, or an ext
 parser, in a read buffer, in the TLS layer or in the socket.
 
 - httpx and httpx2: `guard_connections` creates an httpcore pool with streamfold's network backend, which inspects every
-  received byte. If surplus bytes have arrived, the stream reports that its socket is readable. The pool then closes the
-  connection and sends the request on another connection.
+  received byte. If surplus bytes have arrived, the backend reports that the socket is readable. The pool then closes
+  the connection and sends the request on another connection.
 - aiohttp: `aiohttp_transport` passes only the bytes of a response to the parser, and closes a connection on which
   surplus bytes arrive.
 - A client that the caller passed: `end_unless_silent` inspects internal objects of httpx and httpcore.
@@ -102,8 +102,8 @@ class ResponseFraming:
         return pieces
 
     def _check(self, head: bytes) -> None:
-        """Raises MalformedHead for status lines and headers that h11 refuses. Before 3.14, aiohttp's parser accepts NUL
-        bytes.
+        """Raises MalformedHead for status lines and headers that h11 refuses. aiohttp's parser accepts NUL bytes before
+        version 3.14.
         """
         if b"\0" in head:
             raise MalformedHead("it contains a NUL character")
@@ -157,8 +157,7 @@ class ResponseFraming:
         return end
 
     def _whole_chunks(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """Joins small chunks of a chunked body into one, because each chunk costs an HTTP parser as much time as its
-        content.
+        """Joins small chunks of a chunked body into one, because HTTP parsers are slow for many small chunks.
 
         Returns:
             The joined chunk, and the position after the last small chunk. Incomplete chunks, large chunks and chunks
@@ -353,7 +352,7 @@ def end_unless_silent(response: httpx.Response) -> None:
 
 
 def _is_silent(response: httpx.Response, network: Any) -> bool:
-    """Returns True if neither h11, TLS, anyio's stream nor the socket of an httpx connection contains unread bytes.
+    """Returns True if an httpx connection has no unread bytes in h11, TLS, anyio's stream and the socket.
 
     Returns False if this is unknown, and for TLS on trio, because nested TLS looks like a single layer there.
     """
@@ -385,7 +384,7 @@ def _has_queued(network: Any) -> bool:
 
 
 def is_readable(socket: Any) -> bool:
-    """Returns True if a socket has unread bytes or the peer has closed it, and for a closed socket or None."""
+    """Returns True if a socket has unread bytes, is None, or was closed on either side."""
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):

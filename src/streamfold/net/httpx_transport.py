@@ -128,8 +128,8 @@ class _RequestBody(httpx.ByteStream):
 async def aclose_generators(body: Any) -> None:
     """Closes the nested generators of a response body, the innermost first. Does nothing while a task is running them.
 
-    On asyncio, call this function only in a task that streamfold has created, because the function cancels what it
-    awaits.
+    On asyncio, call this function only in a task that streamfold has created, because the function cancels its own task
+    for a moment.
     """
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return
@@ -211,9 +211,6 @@ class ConnectCleanup:
             self._is_sent, self._stream = True, None
 
     def _check_pool(self) -> None:
-        """Makes httpcore use another connection if its pool may have lost this one, because another request was
-        cancelled in the meantime.
-        """
         given_up = _given_up.get(self._client, 0)
         if given_up == self._given_up:
             return

@@ -112,7 +112,7 @@ def _read_structured(value: str, found: dict[Any, dict[str, float]]) -> None:
 
 
 def _amount(text: str) -> float | None:
-    """Parses a header value that is a number, or a list of limits, whose first number is returned (`100, 100;w=60`)."""
+    """Returns the first number of a header value such as `100` or `100, 100;w=60`."""
     try:
         number = float(re.split("[,;]", text)[0])
     except ValueError:

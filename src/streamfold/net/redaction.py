@@ -157,7 +157,7 @@ class Redactor:
     Args:
         secrets: the texts to remove. Secrets of less than four characters are ignored. Secrets of up to eight letters
             or digits are removed only where they are a separate word, because they may occur inside other words.
-        guess: True to also remove texts that look like an API key, and JSON fields whose name suggests a secret.
+        guess: True to also remove texts that look like API keys, and the values of JSON fields such as `api_key`.
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, guess: bool = False) -> None:
@@ -204,7 +204,9 @@ class Redactor:
         return [_without(text, start, spans) for text, start in zip(texts, starts, strict=False)]
 
     def value(self, value: T) -> T:
-        """Returns a copy without secrets of a string, bytes, a JSON value, or a dataclass that contains such values."""
+        """Returns a copy of a value without secrets. The value is a string, bytes, JSON data, or a dataclass of such
+        values.
+        """
         cleaned: T = self._value(value, 0)
         return cleaned
 
@@ -233,7 +235,6 @@ class Redactor:
 
     @cached_property
     def _secrets(self) -> list[tuple[str, Callable[[], re.Pattern[str]]]]:
-        """The secrets, the longest first, each with a function that compiles its pattern when needed."""
         known = {secret for secret in self._given if len(secret) >= _SHORTEST}
         for secret in list(known):
             data = secret.encode("utf-8", "replace")
@@ -250,7 +251,7 @@ def _compiled(secret: str) -> re.Pattern[str]:
 
 
 def _spellings(char: str) -> Iterator[str]:
-    """Yields regular expressions for the spellings of a character in JSON, in a URL, in HTML, and as it is.
+    """Yields regular expressions for the spellings of a character in JSON, in a URL, in HTML, and unescaped.
 
     The unescaped character comes last, because some escaped spellings of `%` and `&` begin with the same character.
     """
@@ -374,9 +375,8 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
     """Returns the replacements that remove secrets from strings that may continue each other.
 
-    Strings are also joined if only their field names are the same, because clients of Gemini's API join the text of
-    several parts, and because a truncated event doesn't say which part it continues. Joining too many strings does no
-    harm, because only secrets are removed.
+    Strings with the same field names are joined too, because clients of Gemini's API join the text of several parts,
+    and because a truncated event doesn't say which part it continues. Joining too many strings does no harm.
     """
     texts = [piece.text for piece in pieces]
     for sequence in _sequences(pieces):

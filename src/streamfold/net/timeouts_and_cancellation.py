@@ -32,8 +32,8 @@ _WHAT: dict[TimeoutPhase, str] = {
 
 
 def whole_answer_timeouts(timeouts: Timeouts) -> Timeouts:
-    """Returns the timeouts for an answer that isn't streamed, with more time for the first byte, because the server
-    sends nothing before the answer is complete.
+    """Returns the timeouts for an answer that isn't streamed. `first_event` is longer, because the server sends nothing
+    before the answer is complete.
     """
     first = timeouts.first_event
     return timeouts if first is None else replace(timeouts, first_event=max(first, _WHOLE_ANSWER))
@@ -97,7 +97,7 @@ class StreamTimeouts:
         """Returns the error for an expired timeout.
 
         Args:
-            what: what didn't happen in time, for the message. None uses the timeout's standard text.
+            what: the beginning of the error message. None uses the timeout's standard text.
         """
         seconds = getattr(self.timeouts, phase)
         return APITimeoutError(

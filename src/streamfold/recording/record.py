@@ -1,7 +1,7 @@
 """RecordTransport captures responses, removes secrets and saves recordings. RecordingDraft replaces older recordings.
 
-The files are written when a response is complete, because the network may split an API key, and a split key can be
-found only in the complete body. So secrets are never written to the disk.
+The files are written when a response is complete, because an API key that the network has split is found only in the
+complete body. So secrets are never written to the disk.
 """
 
 from __future__ import annotations
@@ -121,9 +121,7 @@ class Capture(httpx.AsyncByteStream):
 
 
 def default_name(request: RecordedRequest) -> str:
-    """Returns the name for a recording without a configured name: the model's name, or else the last part of the URL's
-    path.
-    """
+    """Returns the default name of a recording: the model's name, or else the last part of the URL's path."""
     text = request.model or request.path.partition("?")[0].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_.]+", "-", text)[:_LONGEST_NAME].strip("-._") or "answer"
 
@@ -210,7 +208,7 @@ def _decoded(capture: Capture) -> tuple[list[tuple[float, bytes]], str, str]:
 
 def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[bytes, tuple[Cut, ...]]:
     """Removes secrets from a body. Returns the new body, and the size and delay of each of its pieces. Also finds
-    secrets that the network or the server has split.
+    secrets that are split between pieces or events.
     """
     found = [Replacement(start, end, HIDDEN.encode()) for start, end in redactor.spans(body.decode("latin-1"))]
     body, cuts = _changed(body, cuts, found)
@@ -218,7 +216,7 @@ def cleaned_body(body: bytes, cuts: Sequence[Cut], redactor: Redactor) -> tuple[
 
 
 def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -> tuple[bytes, tuple[Cut, ...]]:
-    """Applies replacements to a body, and adapts its cuts. The delay of a removed cut is added to the next cut."""
+    """Applies replacements to a body, and returns it with the new sizes and delays of its pieces."""
     if not splices:
         return body, tuple(cuts)
     grown = list(accumulate((len(new) - (end - start) for start, end, new in splices), initial=0))
@@ -277,8 +275,8 @@ class RecordingDraft:
         return self.target.with_name(f"{self.target.name}.sse").is_file()
 
     def problem(self) -> str | None:
-        """Returns the reason why the new recordings must not replace older ones (a response is missing or has failed),
-        or None if they may.
+        """Returns None if the new recordings may replace older ones, otherwise the reason: a response is missing or has
+        failed.
         """
         if not (files := self._files()):
             return "there was no response, or it is still open"
@@ -436,7 +434,7 @@ def recording_client(
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """Sends requests with a client. A new client with its own transport would ignore the client's proxy settings."""
+    """A transport that sends requests with a client, and thus uses the client's proxy settings."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

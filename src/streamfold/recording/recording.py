@@ -133,8 +133,8 @@ class Recording:
         origin, date, link, request, notes: a description of the recording's origin.
         conversation: an id that is the same for all recordings of a conversation.
         sent: the request, or None if it wasn't recorded.
-        dialect, tools, tool_choice: arguments for `StreamDecoder`: the dialect, the names of the tools, and the tool
-            choice, which can be the name of a tool.
+        dialect, tools, tool_choice: arguments for `StreamDecoder`. `tools` contains names, and `tool_choice` can be the
+            name of a tool.
         expect: the expected reply or error, without empty fields.
     """
 

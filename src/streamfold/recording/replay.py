@@ -163,8 +163,7 @@ class RecordingSelector:
         """Returns the replayed response of the recording with this name, or None. The name can be a recording's full
         name or the last part of it.
 
-        The same recording can be selected repeatedly. A name that equals the recorded request's model doesn't select
-        its recording.
+        The same recording can be selected repeatedly. A recording whose name equals its request's model isn't selected.
         """
         for number, recording in enumerate(self.recordings):
             model = recording.sent.model if recording.sent else None

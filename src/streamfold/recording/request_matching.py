@@ -41,7 +41,7 @@ class ReplayMismatch(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A request, for comparison with another request and for a recording. Headers aren't compared.
+    """A request to compare with another request, or to record. Headers aren't compared.
 
     Attributes:
         path: the URL's path and query.

@@ -33,8 +33,8 @@ class Retention:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
         age: the number of seconds after its last use at which a record expires.
-        evicts: True if a full store may delete records. False for data that must not be lost before `age`: a write to a
-            full store raises StoreError, and the store raises ConfigError for a server that may evict keys.
+        evicts: True if a full store may delete records. False for data that must not be lost before `age`. Then a write
+            to a full store raises StoreError, and a server that may evict keys causes ConfigError.
 
     Raises:
         ConfigError: a limit isn't greater than 0.
@@ -65,7 +65,7 @@ class Store(Protocol):
     name: str
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns a mapping from those keys that exist to their values."""
+        """Returns the values of the keys that exist, by key."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes], *, new: bool = False, ahead: float = 0.0) -> bool:
@@ -95,9 +95,7 @@ class Store(Protocol):
         ...
 
     async def runs(self, name: str) -> bool:
-        """Returns True if the store with this name is still open, which means that its process is running and
-        hasn't closed it.
-        """
+        """Returns True if the process that opened the store with this name is running and hasn't closed it."""
         ...
 
     async def aclose(self) -> None:

@@ -74,7 +74,7 @@ class ThreadedCalls:
 
     Args:
         store: the store. Error messages contain its `repr`.
-        failures: a function that returns the exception classes that mean that the store can't be used.
+        failures: a function that returns the exceptions that an unusable store raises.
         threads: the number of calls that may run in parallel.
     """
 

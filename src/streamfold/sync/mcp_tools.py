@@ -35,7 +35,7 @@ def open_mcp_tools(provider: Provider, tools: McpTools) -> Iterator[McpTools]:
 
 
 class _Session:
-    """Opens and closes the tools in one task, as the MCP SDK requires, although each call from a thread is a task."""
+    """Opens and closes the tools in one task, as the MCP SDK requires."""
 
     def __init__(self, tools: McpTools) -> None:
         self._tools = tools

@@ -1,7 +1,7 @@
 """`LoopThread`: the background thread of a synchronous provider, whose event loop runs the provider's coroutines.
 
-anyio's blocking portal isn't used, because a finalizer can't stop the portal without waiting, and because an ending
-portal starts a thread, which Python 3.12 and later don't allow while the interpreter exits.
+anyio's blocking portal isn't used, because a finalizer can't stop it without waiting. A portal that ends also starts a
+thread, which Python 3.12 and later forbid while the interpreter exits.
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ class ReplayProvider(ProviderDouble):
         model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
 
     Args:
-        recordings: the recordings in order: paths (each includes the later responses of the same conversation), names
-            of bundled recordings, or `Recording` objects.
+        recordings: paths, names of bundled recordings, or `Recording` objects, in order. A path includes the later
+            responses of the same conversation.
         provider: the provider to replace; see `Provider.from_config`. The double uses the provider's quirks and
             dialect, but neither its API key nor its base URL. Default: a provider without quirks that has the adapter,
             dialect and model of the first recording.

@@ -51,9 +51,9 @@ async def serve_replay(
     """An async context manager that serves recordings over HTTP. The context manager's `as` value is the server's
     base URL.
 
-    If the `model` field of a request is the name of a recording, or the last part of its name, the server sends this
-    recording, any number of times. For other requests, the server chooses a recording according to `match`. If no
-    recording matches a request, the response is a 400 error that contains the difference.
+    If a request's `model` is the name of a recording, or the last part of that name, the server sends this recording,
+    any number of times. For other requests, the server chooses a recording according to `match`. If no recording
+    matches a request, the response is a 400 error that contains the difference.
 
     Args:
         source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece of a body is sent as one HTTP

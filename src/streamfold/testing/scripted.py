@@ -45,11 +45,10 @@ class _Format:
     Attributes:
         prefix: the prefix of response ids.
         error: a function that returns the body of a response with an error status.
-        reasons: additional finish reasons of this wire format. None allows any text, and "unknown" for a stream without
-            a finish reason.
+        reasons: additional finish reasons of this wire format. None allows any text.
         refusals: True if the wire format has a field for refusals.
-        signs: what the API signs: reasoning, or only the first tool call of a response. None if it signs nothing.
-        repeats: the fields of a request whose values the API's response contains too.
+        signs: the part of a response that the API signs, or None if it signs nothing.
+        repeats: the request fields that the API repeats in its response.
     """
 
     serializer: Callable[..., StreamSerializer]

@@ -244,8 +244,8 @@ class CallKey:
     Attributes:
         text: the tool call's key in the journal, as `call_key` returns it.
         call: the tool call.
-        unanswered: the nonces of claims for which the journal's response was lost. With these claims, the tool call was
-            never started. A run's saved state contains the nonces.
+        unanswered: the nonces of claims for which the journal's response was lost. After these claims, the tool call
+            wasn't started. A run's saved state contains the nonces.
     """
 
     text: str

@@ -88,17 +88,17 @@ class McpTools:
         env: additional environment variables for the command, such as secrets.
         cwd: the working directory of the command.
         headers: HTTP headers for the URL, such as `{"Authorization": "Bearer ..."}`.
-        http_client: an HTTP client that you have created, to be used instead of `headers`: an `httpx.AsyncClient`, or
-            an `httpx2.AsyncClient` for version 2 of the MCP SDK. Your program must close the client.
+        http_client: an `httpx.AsyncClient` to use instead of `headers`, or an `httpx2.AsyncClient` for version 2 of the
+            MCP SDK. Your program must close the client.
         prefix: a text to insert before the name of each tool, needed if two servers have tools with the same name.
         allowed_tools: the names of the tools that the model may call, without the prefix. By default, the model may
             call all tools.
-        needs_approval: True, False or a function, as for `Tool`, or a list of the names of tools that need approval,
-            without the prefix.
+        needs_approval: True, False or a function, as for `Tool`, or the list of tools that need approval, by their
+            names without the prefix.
         connect_timeout: the maximum time for starting the server and listing its tools, in seconds.
         call_timeout: the maximum time for a tool call, in seconds. None disables the limit.
-        on_progress: a synchronous or async function that is called when a tool reports its progress, with the tool's
-            name, the progress, the total or None, and a message or None.
+        on_progress: a synchronous or async function that is called when a tool reports its progress. The arguments are
+            the tool's name, the progress, the total or None, and a message or None.
         sampling_callback: a function that handles the server's sampling requests, as for the SDK's `ClientSession`.
             Without this function, streamfold refuses sampling requests.
         elicitation_callback: a function that handles the server's questions to the user, as for the SDK's

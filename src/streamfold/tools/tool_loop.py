@@ -394,8 +394,7 @@ class ToolRun(AsyncIteration, AsyncContext):
                     case StreamChunk(): print(event.delta, end="")
                     case ToolResult(): print(event.call.name, event.value)
 
-        The iterator yields a turn's results after all its tool calls have ended, except for those that wait for a
-        decision.
+        The iterator yields the results of a turn when all its tool calls have ended or wait for a decision.
         """
         return RunEvents(self)
 
@@ -779,9 +778,9 @@ def run_tools(
         max_turns: the maximum number of requests to the model. The default is 10.
         tool_choice: the tool choice for the first turn. Later turns use "auto": if every turn forced a tool call, the
             model could never finish. Only the tool choice "none" applies to all turns.
-        on_tool_error: a synchronous or async function that is called with the tool call and the tool's exception, and
-            returns the message for the model, or None for the default message. If `on_tool_error` raises an exception,
-            the run ends.
+        on_tool_error: a synchronous or async function that is called with a tool call and the tool's exception. The
+            result is the message for the model, or None for the default message. If `on_tool_error` raises an
+            exception, the run ends.
         approve: a synchronous or async function that is called with each tool call that needs approval, and returns
             True if the tool call may run. With this function, the run doesn't pause for approvals. The function also
             decides about tool calls of `HostedMcpServer(require_approval=...)`.
@@ -855,8 +854,7 @@ def resume_tools(
 
 
 def in_thread(function: Callable[P, T]) -> Callable[P, Awaitable[T]]:
-    """Returns an async function that runs a blocking function in a worker thread, for example one that uses files, a
-    database or `requests`.
+    """Returns an async function that runs a blocking function, for example a database query, in a worker thread.
 
     `tool(in_thread(read_file))` creates a tool that doesn't block the event loop. A thread can't be stopped. If the
     tool is cancelled, the cancellation waits until the function returns.
