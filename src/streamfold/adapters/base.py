@@ -61,7 +61,7 @@ class Framing(Protocol):
 
     Attributes:
         invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
-        foreign: the beginning of the first text that isn't in the format, or "" if all text was.
+        foreign: the beginning of the first text in another format, or "" if there is none.
 
     A class for a binary format sets `is_binary = True`. A body that begins like JSON or markup is then not passed to
     the class.
@@ -110,7 +110,7 @@ class Adapter(ABC):
         drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.
         keeps_conversations: True if `encode` supports `Request.conversation`, which continues a stored conversation.
         conversation_members: the request fields that contain the id of the stored conversation to continue.
-        blocks_name: the key in `Reply.extras` of the reply's original content blocks, which later requests send back.
+        blocks_name: the key in `Reply.extras` for the reply's original content blocks, which later requests send back.
     """
 
     name: str = ""
@@ -137,7 +137,7 @@ class Adapter(ABC):
     def prepare(
         self, request: Request, *, repair_history: bool = False, endpoint: EndpointInfo | None = None
     ) -> PreparedRequest:
-        """Returns the HTTP request for a response, with a warning for each change to the caller's request.
+        """Returns the HTTP request to send, with a warning for each change to the caller's request.
 
         Args:
             request: the caller's request, which isn't modified. `PreparedRequest.request` is the copy that `prepare`
@@ -253,8 +253,7 @@ class Adapter(ABC):
         return False
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts about a model. In place of unknown facts, they contain what streamfold assumes for this
-        endpoint."""
+        """Fills in the unknown facts about a model with the facts that streamfold assumes for this endpoint."""
         return family
 
     def history_rules(self, request: Request) -> HistoryRules:
@@ -285,7 +284,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
-        """Returns the JSON body of a request for a response. The response is a stream unless `request.stream` is false.
+        """Returns the JSON body of the HTTP request. The body asks for a stream unless `request.stream` is false.
 
         Args:
             request: the request that `rewrite` returned.
@@ -296,7 +295,7 @@ class Adapter(ABC):
         """
 
     def instruction_count(self, request: Request) -> int:
-        """Returns how many messages at the beginning `encode` sends as instructions. The conversation that the provider
+        """Returns the number of first messages that `encode` sends as instructions. A conversation that the provider
         stores doesn't contain them."""
         return 0
 
@@ -355,7 +354,7 @@ class Adapter(ABC):
         return None
 
     def is_running(self, body: Any) -> bool:
-        """Returns True if the server is still generating the stored response whose body this is."""
+        """Returns True if this is the body of a stored response that the server is still generating."""
         return False
 
     def cancel_path(self, answer_id: str) -> str | None:
@@ -432,7 +431,7 @@ class Adapter(ABC):
         return self.decode_body(partial_value(text))
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the shorter conversation that the API made of the request's conversation (`Request.compact`).
+        """Returns the compacted conversation from the reply to a request with `Request.compact`.
 
         Args:
             reply: the reply to that request.
@@ -443,7 +442,7 @@ class Adapter(ABC):
         raise ValueError("this adapter doesn't support compactions")
 
     def read_count(self, body: Any) -> int:
-        """Returns the number of tokens in a response to a request that counts tokens.
+        """Returns the token count from the response to a request that counts tokens.
 
         Raises:
             ValueError: the response has another format. The error message gives the reason.

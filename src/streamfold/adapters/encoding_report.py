@@ -46,8 +46,8 @@ class EncodingReport:
         self.changes.append(ReplyWarning(code, detail))
 
     def warnings(self) -> list[ReplyWarning]:
-        """Returns the warnings in `changes`, and one warning each for all entries of `reasoning`, `members` and
-        `ids`."""
+        """Returns the warnings in `changes`, and one warning for each of `reasoning`, `members` and `ids` that isn't
+        empty."""
         found = []
         if self.reasoning:
             why = "the reasoning was not sent, because this provider doesn't accept it"
@@ -113,11 +113,10 @@ class EncodingReport:
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))
 
     def add_media_members(self, message: Message, where: str, *, names: bool = True) -> None:
-        """Records media types and file names as not sent, if the request contains only a URL or an id. Few APIs accept
-        them next to a URL or an id.
+        """Records the media types of files that are sent as a URL or an id, because few APIs accept a media type there.
 
         Args:
-            names: True if the API doesn't support file names either.
+            names: True to record the names of these files, too.
         """
         for at, part in enumerate(message.content if isinstance(message.content, tuple) else ()):
             if isinstance(part, ImagePart | FilePart | AudioPart) and part.data is None:

@@ -17,7 +17,7 @@ class UsageNames:
     Attributes:
         prompt, answer, thoughts, total, cached: the names of the fields with these token counts.
         tools: the name of the field with the number of prompt tokens that hosted tools added.
-        details: the names of the lists that count tokens by modality, each with "input", "output" or "cached".
+        details: maps the names of the lists that count tokens by modality to "input", "output" or "cached".
         detail: the name of the token count in an entry of these lists.
     """
 
@@ -53,8 +53,8 @@ class UsageNames:
         )
 
     def write(self, usage: Usage) -> dict[str, Any]:
-        """Converts a `Usage` to a usage object with these field names. For a `Usage` from a response of this API,
-        returns the usage object of that response."""
+        """Converts a `Usage` to a usage object with these field names. Returns the original usage object if the `Usage`
+        is from a response of this API."""
         if self.prompt in usage.raw:
             return dict(usage.raw)
         thoughts = usage.reasoning_tokens or 0

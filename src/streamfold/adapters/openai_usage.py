@@ -108,7 +108,7 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the fields of a usage object and of its details. If both have a field, the details' value is used."""
+    """Returns the fields of a usage object and of the objects in its fields `details`, whose values take precedence."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

@@ -26,7 +26,7 @@ class PreparedRequest:
             decode the response.
         path: the path below the base URL, which may contain a query.
         headers: the headers that the API requires.
-        warnings: warnings about changed, dropped or doubtful parts of the request.
+        warnings: warnings about the request, such as changed or dropped parts.
         prefix: the value for `Message.prefix` of the response.
     """
 
@@ -64,7 +64,7 @@ def encode_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[byte
     """Encodes a request body as JSON. Returns a warning if a text contains half of a surrogate pair.
 
     Args:
-        extra: the caller's `extra_body`, so that an error message can say that a value came from there.
+        extra: the caller's `extra_body`. If an invalid value is from there, the error message says so.
 
     Raises:
         ConfigError: JSON can't represent a value in the body. The error message contains the value's path.

@@ -118,7 +118,7 @@ class BatchResult:
 
     Attributes:
         name: the name that streamfold gave the row in this batch.
-        answer: the model's response, as the JSON body of a request outside of a batch. None if the row failed.
+        answer: the JSON body of the model's response, or None if the row failed.
         problem: the provider's error object, if the row failed.
         status: the HTTP status of the error, if the provider reports one.
         request_id: the provider's id for the row's request.
@@ -137,8 +137,8 @@ class BaseBatchAPI(ABC):
     Attributes:
         max_rows: the maximum number of rows in a batch.
         max_bytes: the maximum size of all rows of a batch together, in bytes.
-        keyed: True if the provider's list of batches contains the batches' keys. With False, only the row names in a
-            batch's results contain its key.
+        keyed: True if the provider's list of batches contains the batches' keys. With False, only the results of a
+            batch contain its key, in the names of the rows.
     """
 
     max_rows: int
@@ -153,7 +153,7 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that is the same for two requests if one batch may contain both."""
+        """Returns a text that two requests have in common if one batch may contain both."""
         return prepared.request.model
 
     @abstractmethod

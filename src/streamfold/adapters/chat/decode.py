@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def mark_whole(said: Iterable[Delta]) -> Iterator[Delta]:
-    """Converts the deltas of a complete message to deltas that replace all its pieces that arrived before."""
+    """Converts the deltas of a complete message so that they replace the message's earlier deltas."""
     texts: dict[type[TextDelta | ReasoningDelta | RefusalDelta], list[str]] = {}
     calls: list[ToolCallDelta] = []
     extras: dict[str, list[Any]] = {}
@@ -166,9 +166,8 @@ class ChatEventReader:
     def _whole_message(self, choice: dict[str, Any], chunk: dict[str, Any], out: list[Delta]) -> Any:
         """Decodes a choice that contains a complete message instead of a delta.
 
-        MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). A server that only
-        imitates a stream sends only the complete message (fixtures/chunks/message_for_delta). Other servers send a
-        delta in the field `message`.
+        MiniMax sends a complete message after the deltas (fixtures/minimax/message_at_the_end). Some servers send only
+        the complete message (fixtures/chunks/message_for_delta). Other servers send a delta in the field `message`.
         """
         message, text = choice.get("message"), choice.get("text")
         if message is None and isinstance(text, str):
@@ -297,7 +296,7 @@ _FINISH_REASONS = {word: reason for reason, words in _FINISH_WORDS.items() for w
 
 
 def _finish_reason(said: str) -> FinishReason | Literal["error"] | None:
-    """Converts the finish reason of a server. Returns None for "" and for "null" (DashScope)."""
+    """Converts a server's finish reason to streamfold's. Returns None for "" and "null" (DashScope)."""
     word, _, _ = said.lower().partition(":")  # Gemini adds details: "function_call_filter: MALFORMED_..."
     word = word.strip().replace("-", "_")
     if word in ("", "null", "none"):
@@ -310,7 +309,7 @@ def _is_cut(said: Any) -> bool:
 
 
 def _parts(content: Any, out: list[Delta]) -> None:
-    """Mistral and Databricks send reasoning in content parts."""
+    # Mistral and Databricks send reasoning in content parts.
     for part in content if isinstance(content, list) else [content]:
         match part:
             case str():

@@ -47,7 +47,7 @@ def image_url(part: ImagePart) -> str:
 
 
 def file_data(part: FilePart) -> dict[str, str]:
-    """Returns the fields `filename` and `file_data`, which Chat Completions and the Responses API share."""
+    """Returns a file's fields `filename` and `file_data`, for Chat Completions and the Responses API."""
     # OpenAI ignores bytes without a name: "Missing required parameter: 'messages[1].content[1].file.file_id'"
     # (openai/openai-agents-python#1513).
     name = part.name or ("file.pdf" if part.media_type == "application/pdf" else "file")
@@ -75,10 +75,10 @@ _TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": 
 
 
 def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
-    """Joins the pieces of each entry in `reasoning_details`. A stream sends each piece separately.
+    """Joins the streamed pieces of each entry in `reasoning_details`.
 
     Consecutive pieces with the same type and index belong to one entry, and the last piece contains the signature. The
-    entries stay in their order, because the signature covers the complete list:
+    entries keep their order, because the signatures cover the complete list:
     https://openrouter.ai/docs/guides/best-practices/reasoning-tokens#preserving-reasoning
     """
     out: list[Any] = []
@@ -98,7 +98,6 @@ def merge_reasoning_details(pieces: Iterable[Any]) -> list[Any]:
 
 
 def _continues(last: Any, piece: Any) -> bool:
-    """Returns True if both pieces belong to one entry. Pieces with different ids belong to two entries."""
     if not isinstance(last, Mapping) or not isinstance(piece, Mapping) or piece.get("type") not in _TEXTS:
         return False
     if last.get("type") != piece["type"] or last.get("index") != piece.get("index"):
@@ -231,7 +230,7 @@ class ChatRequestWriter:
         return out
 
     def _part(self, part: Any, where: str) -> dict[str, Any]:
-        """Converts a content part to the format of Chat Completions. Returns a dict unchanged."""
+        """Converts a content part to the format of Chat Completions. The fields of a dict stay unchanged."""
         match part:
             case TextPart(text):
                 return {"type": "text", "text": text}
@@ -332,7 +331,7 @@ def sent_extras(message: Message) -> dict[str, Any]:
 
 
 def returned_members(message: Message, request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the fields that the endpoint sent in this message and requires in the same message of later requests."""
+    """Returns the fields of this message that the endpoint sent and expects back in later requests."""
     if not request.came_from_here(message):
         return {}
     out: dict[str, Any] = {}

@@ -18,33 +18,33 @@ class ChatQuirks:
     """How requests differ between servers of Chat Completions.
 
     Attributes:
-        max_tokens_field: the name of the request field for the largest number of output tokens. OpenAI's reasoning
-            models refuse the old name, `max_tokens`. Many compatible servers ignore the new name,
-            `max_completion_tokens`.
+        max_tokens_field: the name of the request field that limits the output tokens. OpenAI's reasoning models refuse
+            the old name, `max_tokens`. Many compatible servers ignore the new name, `max_completion_tokens`.
         stream_usage: True to send `stream_options.include_usage`. OpenAI streams token counts only if the request
             contains this field, but a few servers refuse the field.
-        response_format: how a request asks for structured output: with a JSON schema, with JSON mode and an instruction
-            (for servers without schemas, such as DeepSeek), or with a forced tool call (for servers without JSON mode).
-            The arguments of this tool call become the text of the reply, which arrives in one piece at the end.
-        strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
-            its schema. Groq refuses strict mode for some models.
+        response_format: how a request asks for structured output. With "json_object", it uses JSON mode and describes
+            the schema in an instruction (for servers such as DeepSeek). With "tool", it forces a tool call (for servers
+            without JSON mode). The tool call's arguments become the text of the reply, which arrives in one piece at
+            the end.
+        strict_output: True to use OpenAI's strict mode if the response format is a pydantic class. The output then
+            always follows its schema. Groq refuses strict mode for some language models.
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None,
             streamfold chooses the row by the model's vendor.
         inline_refs: True if the server refuses `$ref` in a JSON schema.
         unsupported_keywords: the JSON Schema keywords that the server refuses.
-        reasoning_field: where a request contains the reasoning of earlier messages: a field of the message, "think_tag"
-            (in <think> before the message's text), or "thinking_part" or "reasoning_part" (a part of the message's
-            content; Mistral, Databricks). With None, requests contain no earlier reasoning, because many servers refuse
+        reasoning_field: the message field for the reasoning of earlier messages. With "think_tag", the reasoning is in
+            <think> before the message's text. With "thinking_part" (Mistral) or "reasoning_part" (Databricks), it is a
+            part of the message's content. With None, requests contain no earlier reasoning, because many servers refuse
             unknown fields.
-        reasoning_of_thinkers: True if the server accepts earlier reasoning only for reasoning models (Groq).
-        reasoning_required: True if the server refuses messages with tool calls but without reasoning. streamfold then
-            sends an empty reasoning text (DeepSeek, while it thinks:
-            https://api-docs.deepseek.com/guides/thinking_mode).
+        reasoning_of_thinkers: True if the server refuses earlier reasoning in requests to models without reasoning
+            (Groq).
+        reasoning_required: True if the server refuses messages with tool calls but without reasoning, as DeepSeek does
+            while it thinks (https://api-docs.deepseek.com/guides/thinking_mode). streamfold then adds empty reasoning.
         reasoning_details: True if streamfold sends a message's `reasoning_details` back to the endpoint that wrote
             them, instead of the reasoning text. OpenRouter and MiniMax need the details unchanged, because some are
             signed.
         returned_members: the response fields that streamfold sends back unchanged in later requests to the same
-            endpoint. GitHub Copilot signs reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
+            endpoint. GitHub Copilot sends signed reasoning in `reasoning_opaque`, LiteLLM in `thinking_blocks`.
         reasoning_split: True to send `reasoning_split: true`. Without this field, MiniMax puts the reasoning into the
             text of its response.
         thinking_switch: the field that turns thinking on or off: `thinking: {"type": ...}`, `enable_thinking: true`, or
@@ -55,12 +55,13 @@ class ChatQuirks:
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
             False, streamfold replaces such a tool choice by "auto", with a warning. If a model never accepts a forced
             choice, set its capability `forced_choice` to "no".
-        allowed_tools: True if the server accepts OpenAI's `allowed_tools`, a tool choice among some tools. With False,
-            the request contains only the tools that the choice allows, so that the server's prompt cache doesn't match.
-        tool_choice_auto: True to send the tool choice "auto". Servers use "auto" by default, and some refuse the
-            explicit field.
-        tool_choice_none: True if the server accepts the tool choice "none". With False, streamfold sends no tools
-            instead of "none".
+        allowed_tools: True if the server accepts OpenAI's tool choice `allowed_tools`, which allows only some of the
+            tools. With False, streamfold sends only the allowed tools, although the server then can't use its prompt
+            cache.
+        tool_choice_auto: True to send the tool choice "auto". Servers use "auto" by default, and some refuse this
+            value.
+        tool_choice_none: True if the server accepts the tool choice "none". With False, streamfold leaves out the tools
+            instead.
         result_images: True if the server accepts images in tool messages. With False, streamfold moves the images to a
             user message after the tool results, because OpenAI accepts images only in user messages.
         developer_role: True if the server accepts the role "developer", which OpenAI's reasoning models use for
@@ -73,16 +74,17 @@ class ChatQuirks:
         empty_turns: True if the server accepts empty user and system messages. With False, streamfold raises
             ConfigError for an empty message.
         seed_field: the name of the field for the seed.
-        stop_max: the largest number of stop sequences that the server accepts. streamfold itself ends the response at
-            any further stop sequence.
-        says_json: True if the server refuses JSON mode without the word "json" in a message (OpenAI, Azure, DashScope).
+        stop_max: the largest number of stop sequences that the server accepts. At the other stop sequences, streamfold
+            itself ends the response.
+        says_json: True if the server refuses JSON mode unless a message contains the word "json" (OpenAI, Azure,
+            DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
-            streamfold replaces any other id, in each request by the same new id.
-        continues: how a request asks the server to continue the last message: with the message field `prefix` (Mistral,
-            DeepSeek's beta) or `partial` (Kimi), or with the request field `continue_final_message` (vLLM, SGLang).
-            With None, the server can't continue a text.
-        refused_members: the request fields that the server refuses. If a framework's settings contain such a field,
-            streamfold's integration for this framework raises an error.
+            streamfold replaces any other id by a new id, which is the same in every request.
+        continues: the field that asks the server to continue the last message. `prefix` (Mistral, DeepSeek's beta) and
+            `partial` (Kimi) are fields of the message. `continue_final_message` (vLLM, SGLang) is a field of the
+            request. With None, the server can't continue a text.
+        refused_members: the request fields that the server refuses. The integrations for LangChain and pydantic-ai
+            don't support settings that need such a field.
         hosted_tools: the format of hosted tools in requests. OpenAI runs no hosted tools in Chat Completions.
         call_signatures: True if the server requires a thought signature in the first tool call of each assistant
             message after the last user message (Gemini 3).

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request fields for an effort: an effort level, a field that turns thinking on or off, or both."""
+    """Returns the request fields for `reasoning_effort`: an effort level, a field that turns thinking on or off, or
+    both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}
@@ -52,11 +53,12 @@ def keep_only_tools(
 
 
 def fit_forced_choice(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Replaces a forced tool choice if the model thinks, because the server refuses the two together.
+    """Replaces a forced tool choice or turns thinking off, because the server refuses a forced tool choice while the
+    model thinks.
 
-    Without this change, servers respond with status 400 and an error such as "Thinking mode does not support this
-    tool_choice" (DeepSeek), "The tool_choice parameter does not support being set to required or object in thinking
-    mode" (DashScope).
+    Otherwise, servers respond with status 400 and an error such as "Thinking mode does not support this tool_choice"
+    (DeepSeek) or "The tool_choice parameter does not support being set to required or object in thinking mode"
+    (DashScope).
     """
     if not is_forced(request) or not may_reason(request):
         return request, []
@@ -78,7 +80,7 @@ def disable_reasoning(request: Request) -> tuple[Request, list[ReplyWarning]]:
 
 
 def may_reason(request: Request) -> bool:
-    """Returns False if the model doesn't think in response to this request, and True if it may think."""
+    """Returns True if the model may think before it answers the request."""
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
@@ -91,7 +93,7 @@ def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: b
     """Returns, for each message, whether the request has to contain the message's reasoning as text.
 
     Args:
-        finished: True to send the reasoning before the last user message too, for every model.
+        finished: True to include the messages before the last user message, for every model.
     """
     family = request.family
     thinking = family.thinking not in (None, "never") or (family.thinking is None and not quirks.reasoning_of_thinkers)
@@ -138,9 +140,9 @@ def reasoning_members(reasoning: str, content: Any, quirks: ChatQuirks, parts: A
 
 
 def merge_summaries(parts: Iterable[Any]) -> list[dict[str, Any]]:
-    """Joins the pieces of each summary in reasoning parts. A stream sends each piece separately.
+    """Joins the streamed pieces of each summary in reasoning parts.
 
-    The last piece of a summary contains its signature, so the next piece begins a new summary.
+    A summary ends with the piece that contains its signature.
     """
     out: list[dict[str, Any]] = []
     pieces = (piece for part in parts if isinstance(part, Mapping) for piece in part.get("summary") or ())

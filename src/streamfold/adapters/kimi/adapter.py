@@ -34,8 +34,8 @@ class KimiQuirks(ChatQuirks):
         hosted: True if the endpoint is Moonshot's API, which restricts names, schemas and sampling options, and False
             for other servers, such as vLLM.
         counts_tokens: True if the endpoint has the path `/tokenizers/estimate-token-count`.
-        max_tokens_field: the name of the request field for the largest number of output tokens. Moonshot has deprecated
-            the name `max_tokens`, but inference engines such as vLLM accept only this name.
+        max_tokens_field: the name of the request field that limits the output tokens. Moonshot has deprecated the name
+            `max_tokens`, but inference engines such as vLLM accept only this name.
         reasoning_field: the message field for the reasoning of earlier messages. Kimi requires this field.
         result_images: True if the server accepts images in tool results, as MoonshotAI/kimi-cli sends them.
         continues: the message field that asks Kimi to continue a message. The response doesn't repeat the message.
@@ -98,8 +98,7 @@ class KimiAdapter(ChatAdapter):
         return replace(rules, stops=5, stop_bytes=32) if self.hosted else rules
 
     def known_family(self, family: Family) -> Family:
-        """Returns the facts about a model. In place of unknown facts, they contain the facts about Kimi's newest
-        models."""
+        """Fills in the unknown facts about a model with the facts about Kimi's newest models."""
         return family.filled(ModelFacts(thinking="default", efforts=(), sampling="no" if self.hosted else None))
 
     def rules(self, request: Request) -> Rules:
@@ -175,12 +174,12 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> None:
-    """Replaces tool call ids by the ids that the model itself would have written.
+    """Replaces tool call ids by ids in the model's own format.
 
-    The model imitates the conversation's earlier ids in its next tool call. If these ids have another style, the server
-    loses the function's name (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th tool call
-    of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool call with the
-    same id. Moonshot's API renumbers the ids itself, but inference engines such as vLLM don't.
+    The model imitates the conversation's earlier ids in its next tool call. Servers read the function's name from this
+    id, and fail if it has another format (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th
+    tool call of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool call
+    with the same id. Moonshot's API renumbers the ids itself, but inference engines such as vLLM don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id

@@ -50,8 +50,8 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         self.keeps_conversations = self.quirks.conversations != "none"
 
     def history_rules(self, request: Request) -> HistoryRules:
-        """Returns the rules that a conversation must follow so that the API accepts it. In this API, only ids connect
-        tool results with their tool calls."""
+        """Returns the rules that a conversation must follow so that the API accepts it. A tool result needn't follow
+        its tool call directly, because its `call_id` names the call."""
         # "Duplicate function_call_output for call_id" (NousResearch/hermes-agent#111443)
         kept = [request.options.extra_body.get(name) for name in self.conversation_members]
         items = (item for message in request.messages for item in message.extras.get("output") or ())
@@ -103,7 +103,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return f"{self.path}/compact" if request.compact else self.path
 
     def compacted(self, reply: Reply) -> list[Message]:
-        """Returns the messages that replace the conversation: the user's messages, and an item that replaces all other
+        """Returns the compacted conversation: the user's messages, and a compaction item in place of all other
         messages.
 
         The next request must contain all these messages unchanged. Raises ValueError if the reply contains no
@@ -132,7 +132,7 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         return required_count(body, "input_tokens")
 
     def file_request(self, file: GeneratedFile) -> tuple[str, Mapping[str, str]]:
-        """Returns the path of a file in a code container, or of an uploaded file."""
+        """Returns the path of an uploaded file, or of a file in a container of the code interpreter."""
         place = f"/containers/{quote(file.container_id, safe='')}" if file.container_id else ""
         return f"{place}/files/{quote(file.file_id or '', safe='')}/content", {}
 
@@ -151,11 +151,11 @@ class ResponsesAdapter(ResponsesRequestWriter, ResponsesEventReader, Adapter):
         )
 
     def background_tools(self, request: Request) -> bool:
-        """Returns True if the model supports tools with `async`. According to OpenAI's guide to async tools, GPT-6 and
-        later models support them."""
+        """Returns True if the model supports tools with the field `async`. According to OpenAI's guide to async tools,
+        GPT-6 and later models support them."""
         return request.family.background_tools == "yes"
 
     def option_rules(self, request: Request) -> OptionRules:
-        """Returns which options the API supports. The smallest output limit that it accepts is 16 tokens
+        """Returns which options the API supports. The API refuses output limits below 16 tokens
         (earendil-works/pi#6265)."""
         return OptionRules(seed=False, stops=0, least_output_tokens=16)

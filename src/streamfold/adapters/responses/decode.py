@@ -1,7 +1,7 @@
 """Converts events of the Responses API to deltas.
 
-The API sends most content twice. `deduplication.py` and `tool_call_assembly.py` in `streamfold.engine` compare both
-versions.
+The API sends most content twice: in pieces, and then complete. `deduplication.py` and `tool_call_assembly.py` in
+`streamfold.engine` compare the two.
 
 https://platform.openai.com/docs/api-reference/responses-streaming lists the events. The decoder ignores progress events
 of hosted tools, and events with an empty item or content part, because later events repeat their content.
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 class TextEvent(NamedTuple):
-    """Describes a type of event that contains text: the kind of text, the names of the event's fields, and whether the
-    text is complete."""
+    """A type of event that contains text, and how to decode it."""
 
     kind: type[TextDelta] | type[ReasoningDelta] | type[RefusalDelta]
     member: str
@@ -92,8 +91,7 @@ class ResponsesEventReader:
         return out
 
     def decode_body(self, body: Any) -> list[Delta]:
-        """Converts a JSON response body to deltas. Raises ValueError if the body is neither a complete response nor an
-        error."""
+        """Converts a JSON response body to deltas. Raises ValueError for a Chat Completions response."""
         if isinstance(body, dict) and body.get("object") == "response.compaction":
             return compacted_response(body)
         if isinstance(body, dict) and (body.get("object") == "response" or isinstance(body.get("output"), list)):
@@ -108,9 +106,9 @@ class ResponsesEventReader:
 
 
 def _place(payload: dict[str, Any], number: str, form: str = "") -> PartRef:
-    """llama.cpp sends only the item's id (fixtures/llamacpp)."""
     get = payload.get
     try:
+        # llama.cpp sends `item_id`, but no `output_index` (fixtures/llamacpp).
         return _part(get("output_index"), get("item_id"), get(number), form)
     except TypeError:  # an object or a list as a position or an id
         return PartRef(form=form)
@@ -122,8 +120,8 @@ def _part(output: Any, item: Any, number: Any, form: str) -> PartRef:
 
 
 def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCallDelta:
-    """Decodes the event that begins a tool call. In this event, some servers send all arguments or their first piece,
-    and others send empty arguments."""
+    """Decodes the event that begins a tool call. Depending on the server, its arguments are empty, complete or a first
+    piece."""
     arguments = item.get("arguments")
     if not arguments or (isinstance(arguments, str) and is_empty(arguments)):
         item = {**item, "arguments": ""}

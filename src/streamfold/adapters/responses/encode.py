@@ -1,4 +1,4 @@
-"""Encodes the conversation as input items, the results of built-in tools, and the format of the response's text."""
+"""Encodes requests to the Responses API, which contain the conversation as input items."""
 
 from __future__ import annotations
 
@@ -154,12 +154,11 @@ def _call(call: ToolCall, extra: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] | None:
-    """Returns the output items of an assistant message as the API sent them, or None if the program has changed the
-    message.
+    """Returns the output items of an assistant message as the API sent them, or None if the message was changed.
 
-    The items stay in their order, because the API requires that the same item follows each reasoning item as in the
-    response (openai/codex#1240). The items must have the same tool calls as the message. A truncated response may
-    contain tool calls that weren't delivered, and these must not be sent without results.
+    The items keep their order, because the API requires that each reasoning item is followed by the same item as in the
+    response (openai/codex#1240). Also returns None if the items contain other tool calls than the message, because the
+    API refuses a tool call without a result, such as a tool call of a truncated response.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):
@@ -283,20 +282,19 @@ class ResponsesQuirks:
             With False, streamfold sends system messages as input items. OpenAI doesn't use the `instructions` of a
             stored response for the next response.
         hosted_tools: the format of hosted tools.
-        strict_output: True if requests use OpenAI's strict mode for a pydantic model, so that the output always follows
-            its schema.
+        strict_output: True to use OpenAI's strict mode if the response format is a pydantic class. The output then
+            always follows its schema.
         schemas: the row in `facts/schemas.toml` that describes which JSON schemas the endpoint accepts. With None,
             streamfold chooses the row by the model's vendor.
-        says_json: True if the server refuses JSON mode without the word "json" in a message (OpenAI, Azure).
-        returned_items: which output items of earlier responses a request contains. With "plain", requests contain only
-            messages, as text, and function calls (Perplexity).
+        says_json: True if the server refuses JSON mode unless a message contains the word "json" (OpenAI, Azure).
+        returned_items: which output items of earlier responses a request contains. With "plain", a request contains
+            only their text and function calls (Perplexity).
         format_member: the request field that contains the response format.
-        conversations: whether a request may continue a stored response with `previous_response_id`, and how it then
-            contains the system messages at the beginning. With "with_instructions", each request contains the system
-            messages as `instructions`, because the API doesn't take them from the stored response. With
-            "without_instructions", system messages are sent as input items, because the server refuses `instructions`
-            together with `previous_response_id` (xAI). With "none", each request contains all messages, because the
-            server doesn't support or doesn't document stored responses.
+        conversations: how a request continues a stored response with `previous_response_id`. With "with_instructions",
+            each request repeats the first system messages as `instructions`, because the API doesn't take them from the
+            stored response. With "without_instructions", system messages are input items, because the server refuses
+            `instructions` together with `previous_response_id` (xAI). With "none", each request contains all messages,
+            because the server doesn't support or doesn't document stored responses.
         added_tools: True if the server accepts `additional_tools` items, which add tools inside the conversation. With
             False, streamfold sends these tools together with the request's other tools.
         counts_tokens: True if the endpoint has the path `/responses/input_tokens`. Azure doesn't have this path
@@ -433,7 +431,7 @@ class ResponsesRequestWriter:
             stored: True if the provider may have stored the output items under their ids.
             original: the output items of the message, if the same provider sent them. Another provider would refuse
                 their encrypted reasoning ("organization_id did not match", Kilo-Org/kilo#110).
-            answered: the call of a built-in tool to which this message is the result.
+            answered: the call of a built-in tool whose result is this message.
         """
         where, here = f"messages[{position}]", request.came_from_here(message)
         check_message(message, where)
@@ -524,8 +522,8 @@ class ResponsesRequestWriter:
                 return choice
 
     def _chosen(self, tool: Tool | HostedTool) -> dict[str, Any]:
-        """Returns the value of `tool_choice` that forces this tool. Unlike in Chat Completions, the tool's name is next
-        to its type."""
+        """Returns the value of `tool_choice` that forces this tool. Unlike in Chat Completions, the field `name` is
+        next to the field `type`."""
         written = tool.raw if isinstance(tool, HostedTool) else self._tool(tool)
         return {name: written[name] for name in ("type", "name", "server_label") if name in written}
 

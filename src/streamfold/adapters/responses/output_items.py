@@ -32,8 +32,7 @@ _ENDS = ("failed", "cancelled", "incomplete", "completed")  # the worst first
 
 
 def item_done(item: dict[str, Any], output: int | None) -> list[Delta]:
-    """Returns a finished item's deltas, with the item itself. Later requests may have to contain the item exactly as
-    the server sent it."""
+    """Returns a finished item's deltas. The last delta contains the item itself, which later requests send back."""
     kind = item.get("type")
     out: list[Delta] = []
     if kind == "function_call":
@@ -98,7 +97,7 @@ def function_call(item: dict[str, Any], output: int | None, out: list[Delta]) ->
 
 
 def whole_response(response: dict[str, Any], said: str, out: list[Delta]) -> None:
-    """Adds the deltas of the final response to `out`: all items again, the usage, and the status.
+    """Adds the deltas of the final response to `out`. The final response repeats all items.
 
     Args:
         said: the status that the event's name contains, or `""` if unknown.

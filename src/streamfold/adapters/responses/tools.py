@@ -14,7 +14,7 @@ from ...types import CodeExecution, CustomTool, FileSearch, HostedMcpServer, Url
 
 
 def _given(**members: Any) -> dict[str, Any]:
-    """Returns the members that have a value. Sequences become lists."""
+    """Returns the arguments that aren't empty, as the fields of a JSON object. Sequences become lists."""
     return {
         name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
         for name, value in members.items()

@@ -40,8 +40,8 @@ class NewestResponse:
 
     Attributes:
         response_id: the id of the response.
-        items: digests of all items in the conversation, including the items of the response. None if the items are
-            unknown, because the request named an earlier response.
+        items: digests of all items in the conversation, including the items of the response. None if the request
+            contained only the id of an earlier response.
         conversation: the id of the stored conversation to which the response belongs.
     """
 
@@ -106,8 +106,8 @@ class SocketTurn:
         return cls(read)
 
     def continues(self, newest: NewestResponse | None) -> bool:
-        """Returns True if this request continues the response `newest`: the request names the response's id, or its
-        input begins with the conversation that the response ends."""
+        """Returns True if this request continues the response `newest`: the request contains the response's id, or its
+        input begins with the same items as the conversation up to this response."""
         if newest is None:
             return False
         if self.names_response:
@@ -162,8 +162,7 @@ class SocketTurn:
         return SocketError(status, headers, message)
 
     def _end(self, response: dict[str, Any]) -> None:
-        """Stores the response in `newest` if the connection can continue it. The server doesn't keep any other response
-        in memory."""
+        """Stores the response in `newest` if a later request on this connection can continue it."""
         error = as_object(response.get("error"))
         self.error_code = str_or_none(error.get("code"))
         response_id, output = response.get("id"), response.get("output") or self._output
