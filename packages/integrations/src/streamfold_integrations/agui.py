@@ -150,7 +150,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
     """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which the reasoning belongs.
 
-    Clients sort messages by the time of their first event, and a model's text may start before its reasoning.
+    A reasoning message may follow its message, because clients sort messages by the time of their first event.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -208,7 +208,8 @@ def _call(call: Any, where: str) -> ToolCall:
 
 
 def _kept(entity: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the data that streamfold has put into `encryptedValue`; empty if the value is from another program."""
+    """Returns the data that streamfold has put into `encryptedValue`, or an empty dict if another program wrote the
+    value."""
     try:
         found = from_json(entity.get("encryptedValue") or "{}")  # stops where values are nested too deeply
     except (ValueError, TypeError):
@@ -326,7 +327,7 @@ def stream(
 
 @dataclass(slots=True)
 class _Begun:
-    """A tool call whose first event was sent: its id for the client, and how many argument characters were sent."""
+    """A tool call whose first event was sent, and the number of argument characters that were sent."""
 
     id: str
     written: int = 0
@@ -340,7 +341,7 @@ class AGUIWriter(UIWriter):
         reasoning: true if the client gets the model's reasoning.
         known_calls: the ids of the conversation's earlier tool calls. If a new tool call has one of these ids, the
             writer gives it a different id, because ids must be unique in a thread.
-        open_calls: the ids of the tool calls in the last response, with whose results the run may begin.
+        open_calls: the ids of the tool calls in the last response. The run may begin with their results.
     """
 
     def __init__(

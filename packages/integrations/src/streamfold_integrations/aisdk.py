@@ -192,7 +192,7 @@ class _StepReader:
         self.results: list[ExternalResult] = []
 
     def add(self, kind: str, part: Mapping[str, Any], where: str) -> None:
-        """Adds a part of the step. The method ignores sources, files and the application's own data."""
+        """Adds a part to the step. Ignores sources, files and the application's own data."""
         if kind == "text":
             text = ObjectReader(part, where).string("text")
             if _kept(part, "providerMetadata").get("refusal"):
@@ -391,8 +391,8 @@ class UIMessageWriter(UIWriter):
             yield {"type": "tool-output-available", **at, "output": step.output}
 
     def turn_end(self, reply: Reply) -> Iterator[UIEvent]:
-        """Returns the events at the end of a response, but not the end of the step, to which the results of tool calls
-        belong.
+        """Returns the events at the end of a response. The step ends later, because it also contains the tools'
+        results.
         """
         yield from self._close()
         yield from _sources(reply)

@@ -39,7 +39,7 @@ class HostedResult:
     """The result of a hosted tool call.
 
     Attributes:
-        call: the tool call; if the provider sent only a result, a tool call that is built from the result.
+        call: the tool call. If the provider sent only a result, the tool call is built from the result.
         output: the provider's result object, without the fields that belong to the tool call.
         error: the error message; None if the tool call succeeded.
     """

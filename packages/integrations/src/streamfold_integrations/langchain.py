@@ -362,10 +362,10 @@ def _tool(content: Any, call_id: str, *, failed: bool) -> Message:
 
 
 def _answer(message: AIMessage) -> Message:
-    """Converts a LangChain message to streamfold's assistant message. If the program hasn't changed the LangChain
-    message, returns the original that is stored in it; otherwise a message that is built from its content.
+    """Returns the original assistant message that is stored in a LangChain message. If there is none, or the program
+    has changed the LangChain message, builds a new assistant message.
 
-    In a changed message, unchanged tool calls keep their kind and the data that the provider needs.
+    In the new message, unchanged tool calls keep their kind and the data that the provider needs.
     """
     blocks = _blocks(message)
     calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
@@ -486,8 +486,8 @@ def _call_chunk(number: int, call: ToolCall) -> Any:
 
 
 def _additional_kwargs(reply: Reply) -> dict[str, Any]:
-    """Returns the refusal of a complete reply, and the data for which LangChain has no field: signatures, output items,
-    and the original text of tool call arguments.
+    """Returns the refusal of a complete reply, and the original message with the data that the provider needs, such as
+    signatures. See `keep_turn`.
     """
     message, refused = reply.message, {"refusal": reply.refusal} if reply.refusal else {}
     if not (message.tool_calls or message.extras or message.refusal or message.reasoning is not None):

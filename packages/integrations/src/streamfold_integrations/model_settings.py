@@ -36,9 +36,7 @@ NAMES = (*_SAMPLING, "logit_bias", "top_k", "service_tier")
 
 
 def unsupported_settings(model: ChatModel) -> frozenset[str]:
-    """Returns the names of the settings that a model's API doesn't support; all names if the model's endpoints are
-    unknown.
-    """
+    """Returns the names of the settings that a model's API doesn't support, or all names if the API is unknown."""
     return frozenset(NAMES) - _places(model).keys()
 
 
@@ -59,8 +57,8 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns each setting's request field, and how the API spells the setting's values. Leaves out a setting if the
-    model's endpoints differ in it.
+    """Returns the request field of each setting, and the API's names for its values. Leaves out settings that the
+    model's endpoints send differently.
     """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []

@@ -30,7 +30,7 @@ class KeptTurn:
 
     Attributes:
         message: the original assistant message.
-        digest: a hash of the content that the framework's message had when the original was stored in it.
+        digest: a hash of the framework message's content at the time when the original was stored in it.
     """
 
     message: Message
@@ -43,7 +43,7 @@ class KeptTurn:
         return cls(Message.from_dict(found["message"]), found["shown"]) if isinstance(found, dict) else None
 
     def shows(self, *shown: object) -> bool:
-        """Returns whether the framework's message still has the content with which the original was stored."""
+        """Returns True if the content of the framework's message hasn't changed since the original was stored in it."""
         return self.digest == _digest(shown)
 
     def call(self, call_id: str, name: str, arguments: Any) -> ToolCall | None:
@@ -99,8 +99,8 @@ def file_reference(file_id: str | None) -> dict[str, str | None]:
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the data with which `read_call` restores a tool call: the kind of a call that isn't a function call, and
-    an argument text that isn't canonical JSON.
+    """Returns the data with which `read_call` restores a tool call: the kind if the tool isn't a function, or the
+    argument text if it isn't canonical JSON.
     """
     if call.kind != "function":
         return {"kind": call.kind}
@@ -109,9 +109,7 @@ def argument_metadata(call: ToolCall) -> dict[str, Any]:
 
 
 def read_call(call_id: str, name: str, value: Any, kept: dict[str, Any]) -> ToolCall:
-    """Rebuilds a tool call from the parsed value of its arguments. For an unchanged value, the tool call has the
-    model's original argument text.
-    """
+    """Rebuilds a tool call from its parsed arguments. Unchanged arguments get the model's original text."""
     extra, text = kept.get("extra"), kept.get("arguments")
     extra = extra if isinstance(extra, dict) else None
     if (kind := _OTHERS.get(str(kept.get("kind")))) and isinstance(value, dict):

@@ -292,7 +292,7 @@ def _function(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list[ToolDefinition], Any]:
-    """Returns the allowed function tools, and the tool choice. The call of an output tool ends the agent's run."""
+    """Returns the tools that a pydantic-ai tool choice allows, and the tool choice to send."""
     tools, outputs = parameters.declared_tool_defs, {tool.name for tool in parameters.output_tools}
     plain = "auto" if parameters.allow_text_output or parameters.allow_image_output else "required"
     match choice:
@@ -344,11 +344,11 @@ def _to_messages(message: ModelMessage) -> Iterator[Message]:
 
 
 def _answer(message: ModelResponse) -> Message:
-    """Converts a response to an assistant message. If the program hasn't changed the response, returns the original
-    that is stored in it; otherwise a message that is built from its parts.
+    """Returns the original assistant message that is stored in a response. If there is none, or the program has changed
+    the response, builds a new assistant message.
 
-    In a changed response, unchanged tool calls keep their kind and the data that the provider needs. Calls of hosted
-    tools are left out of a changed response and of another model's response, with a warning.
+    In the new message, unchanged tool calls keep their kind and the data that the provider needs. Calls of hosted tools
+    are left out, with a warning.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -365,7 +365,7 @@ def _answer(message: ModelResponse) -> Message:
 
 
 def _call(part: ToolCallPart, kept: KeptTurn | None) -> ToolCall:
-    """Converts a tool call. A tool call that the program hasn't changed is returned as the stored original."""
+    """Converts a tool call. Returns the stored original if the program hasn't changed the tool call."""
     if kept and (known := kept.call(part.tool_call_id, part.tool_name, part.args)):
         return known
     return ToolCall(part.tool_call_id, part.tool_name, part.args_as_dict(), part.args_as_json_str())

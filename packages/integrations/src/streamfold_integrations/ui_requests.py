@@ -61,7 +61,7 @@ class UIRequest:
         id: the id of the conversation, which the client chose. Store a conversation's data under its owner and its id.
         messages: the messages of the conversation.
         decisions: the user's decisions about the tool calls of the last response.
-        results: the results of those tool calls of the last response that the user interface itself ran.
+        results: the results of tool calls of the last response that the user interface itself ran.
         body: the request body, as the client sent it.
         owner: the user or tenant who sent the request, as identified by your application.
         signed: true if signatures prove that the decisions are for these tool calls and this owner.
@@ -101,8 +101,8 @@ class UIRequest:
         Args:
             instructions: a system message to put before the conversation. The run then leaves out the client's own
                 system and developer messages, unless `trust_client` is true.
-            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. None: no run is
-                paused, so that no decision is accepted. If the request continues the paused run (`resumes`), tool
+            state: the result of `ToolRun.dump` when the last run of this owner and conversation paused. Pass None if no
+                run is paused; then no decision is accepted. If the request continues the paused run (`resumes`), tool
                 calls, arguments and conversation come from the state, and only the decisions come from the client.
                 Otherwise the user has sent a new message. The journal then records the paused run's tool calls as
                 denied, and you should replace the saved state. By default, the method assumes that your application
@@ -112,9 +112,9 @@ class UIRequest:
                 requests may contain the same approval.
 
         Raises:
-            ConfigError: a decision can't be checked, because the state and the secret are missing, or the journal is.
-                Also raised if a decision is for a tool call or arguments that aren't pending, if the run is older than
-                the records of its journal, and in the cases that `run_tools` describes.
+            ConfigError: a decision can't be checked, because both the state and the secret are missing, or because the
+                journal is missing. Also raised if a decision is for a tool call or arguments that aren't pending, if
+                the run is older than the records of its journal, and in the cases that `run_tools` describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -180,10 +180,10 @@ class UIRequest:
                 run.answer(waiting.call.id, results[name].content, error=results[name].error)
 
     def _decide_about_conversation(self, run: ToolRun) -> None:
-        """Applies the client's decisions and results to a run whose tool calls come from the client's own conversation.
+        """Applies the client's decisions and results to a run whose tool calls come from the client's request.
 
         Raises:
-            ConfigError: nothing proves that the model made these tool calls.
+            ConfigError: no signature proves that the model made these tool calls.
         """
         if self.decisions and not (self.signed or self.trust_client):
             raise ConfigError(
@@ -392,8 +392,8 @@ class Signatures:
         self._about = [owner, chat_id]
 
     async def of(self, run: ToolRun, shown: Callable[[str], str]) -> dict[str, str]:
-        """Returns the signatures of the run's pending tool calls, by tool call id. A tool call that no model made gets
-        no signature.
+        """Returns the signatures of the run's pending tool calls, by tool call id. A tool call that the client may have
+        invented gets no signature.
 
         Args:
             shown: returns the id under which the user interface shows a tool call.
@@ -431,8 +431,7 @@ def checked_decisions(
     signatures: Signatures | None,
     where: str,
 ) -> tuple[Decision, ...]:
-    """Checks decisions against the signatures of their tool calls. Returns the decisions; signed decisions get the
-    nonces of their signatures.
+    """Checks the signatures of decisions. Returns the decisions with the nonces of their signatures.
 
     Args:
         calls: the tool calls of the last response, by tool call id.

@@ -41,7 +41,7 @@ class ObservedAdapter(Adapter):
     """An adapter that shows each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: True to show only the first of several text events that have the same fields around the text.
+        skips: True to skip a text event if only its text differs from the previous event.
 
     Attributes:
         known: True if an event of this API, or an error event, has arrived.
@@ -88,7 +88,7 @@ class ObservedAdapter(Adapter):
         return [_as_end(delta) for delta in deltas]
 
     def take_extras(self) -> list[ExtraPart]:
-        """Returns the fields of events since the last call that no delta contains."""
+        """Returns the event fields that no delta contains, and that arrived since the last call of this method."""
         extras, self._extras = self._extras, []
         return extras
 
@@ -105,7 +105,7 @@ class ObservedAdapter(Adapter):
         return deltas
 
     def _knows(self, payload: Any) -> bool:
-        """Returns True if this payload, or an earlier one, has a field that responses or errors of this API have."""
+        """Returns True if this payload or an earlier payload has a field of this API's responses or errors."""
         members = payload[0] if isinstance(payload, list) and payload else payload
         self.known = self.known or (isinstance(members, dict) and bool(members.keys() & _MEMBERS[self.name]))
         self.unread = not self.known
@@ -124,6 +124,5 @@ class ObservedAdapter(Adapter):
 
 
 def _as_end(delta: Delta) -> Delta:
-    """Returns the finish reason of a paused response as a final one, because the client itself sends the request that
-    continues the response."""
+    """Marks a paused response as complete, because the client itself sends the request that continues it."""
     return replace(delta, continues=False) if isinstance(delta, Finish) and delta.continues else delta

@@ -1,8 +1,8 @@
 """Forwards a valid stream byte for byte, up to the first event that needs repair.
 
-`Passthrough` delays each SSE event of the server until `DeltaOrder` has released the event's complete content, and then
-forwards the event's bytes. It also feeds the forwarded events to the patcher, and discards the patcher's output. So the
-patcher always has the same state as a client that has parsed the forwarded events. From the first event that needs
+`DeltaOrder` releases content when clients may get it. `Passthrough` delays each SSE event of the server until all of
+its content is released, and then forwards the event's bytes. It also feeds the event to the patcher and discards the
+output, so that the patcher has the same state as a client that has parsed the event. From the first event that needs
 repair on, the patcher writes the response.
 """
 
@@ -91,7 +91,7 @@ class _PendingEvent:
 
     @property
     def ends_call(self) -> bool:
-        """True if the event contains the end of a tool call that isn't released yet."""
+        """True if the event completes a tool call whose end isn't released yet."""
         return any(
             text_field.pieces and position > text_field.shown and is_complete_object("".join(text_field.pieces))
             for text_field, position in self.needs
@@ -115,12 +115,13 @@ class Passthrough(ReplyWriter):
 
     Args:
         patcher: writes the rest of the response, from the first event that needs repair on.
-        texts: True to compare texts, too. This is necessary if a dialect parses tool calls in texts.
+        texts: True to compare the released texts with the server's texts. They differ if a dialect parses tool calls in
+            them.
 
     Attributes:
         passes: True until an event needs repair.
         differs: True if the released deltas differ from the server's events.
-        ends: True if the last event only ends the response.
+        ends: True if the newest event has no content and only ends the response.
         left: the text that was still delayed when the response broke off.
     """
 
@@ -151,7 +152,8 @@ class Passthrough(ReplyWriter):
         self._passed = False  # an event has been forwarded, and the patcher has its deltas
 
     def fits(self, reply: Reply) -> bool:
-        """Returns True if the server's events had the tool calls, texts and finish reason of the complete reply."""
+        """Returns True if the server's events contained the same tool calls, texts and finish reason as the complete
+        reply."""
         if self._goes_on:  # the next response may complete this one
             return True
         if any(call.error and not self._patcher.shows_broken(call) for call in reply.tool_calls):
@@ -166,8 +168,8 @@ class Passthrough(ReplyWriter):
         return len(ends) == 1 or (not self._patcher.reason_names_calls and ends == {"stop", "tool_calls"})
 
     def _has_said(self, reply: Reply) -> bool:
-        """Returns True if the server's events had the same tool calls as the reply. Ignores a truncated tool call if
-        clients can recognize that it is truncated."""
+        """Returns True if the server's events contained the same tool calls as the reply. Ignores a truncated tool call
+        if clients recognize it as truncated."""
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for text_field in self._calls:
@@ -335,11 +337,11 @@ class Passthrough(ReplyWriter):
         return b"" if self.passes else self._patcher.finish()
 
     def release(self) -> bytes:
-        """Returns no bytes before the first repair, because `break_off` returns the delayed events."""
+        """Returns no bytes before the first repair. `break_off` returns the delayed events."""
         return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:
-        """Adds the bytes of the event that `observe` got last. Returns the bytes that can be forwarded now."""
+        """Adds the bytes of the newest event from `observe`. Returns the bytes that can be forwarded now."""
         event, self._event = self._event, _PendingEvent()
         event.raw = raw
         self._waiting.append(event)
@@ -392,8 +394,8 @@ class Passthrough(ReplyWriter):
     def _pass(self, event: _PendingEvent) -> bytes:
         """Feeds an SSE event to the patcher. Returns the event's bytes if the patcher can continue after the event.
 
-        If the patcher can't, this event and all later events wait until the response ends, or until too many bytes
-        wait.
+        If the patcher can't, this event and all later events are delayed until the response ends, or until they are too
+        large.
         """
         told, self._passed = self._patcher.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._patcher.advance_past(payload) for payload in event.payloads if payload is not None]

@@ -13,7 +13,7 @@ from .observed_adapter import ObservedAdapter
 
 class StreamRewriter:
     """Rewrites the body of one response. In the new body, events are in the right order, each tool call has an index
-    and a name, and the end is always there.
+    and a name, and the last event is never missing.
 
     The rewriter writes text and tool calls as they arrive; `ReplyWriter` describes the exceptions. If a response breaks
     off or can't be decoded, the new body ends with an error in the format of the writer's API, and `error` is the

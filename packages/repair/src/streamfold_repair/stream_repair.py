@@ -265,7 +265,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns those of the bytes after the end of the response that may be forwarded to the client."""
+        """Filters bytes that follow the end of the response. Returns the bytes to forward to the client."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:

@@ -29,7 +29,7 @@ class StreamPatcher(StreamSerializer):
 
     Attributes:
         calls_have_ids: True if clients need an id for each tool call.
-        reason_names_calls: True if the API has a separate finish reason for responses with tool calls.
+        reason_names_calls: True if the API has its own finish reason for responses with tool calls.
     """
 
     calls_have_ids = True
@@ -46,8 +46,8 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Returns the fields of an event that no delta contains, if they have a position among the deltas. Stores other
-        such fields in the patcher."""
+        """Returns the parts of an event that no delta contains, for the output between the deltas. Stores other fields
+        of the event in the patcher."""
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:
@@ -58,8 +58,7 @@ class StreamPatcher(StreamSerializer):
         """Gives the patcher the state of a client that has parsed this event. Returns False if that isn't possible."""
 
     def advance_past(self, payload: Any) -> bytes | None:
-        """Prepares the patcher to continue after an event that is forwarded unchanged. Called after the patcher got the
-        event's deltas.
+        """Prepares the patcher to continue after an event that is forwarded unchanged, and whose deltas it already has.
 
         Returns None if the patcher can continue after the event. Otherwise returns the output to send in place of the
         event.

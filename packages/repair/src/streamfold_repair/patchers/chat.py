@@ -97,8 +97,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """Returns True if the deltas contain the text and the tool calls of a complete `message` object, which some
-        clients ignore."""
+        """Returns True if earlier chunks contained the text and the tool calls of a complete `message` object, because
+        some clients ignore this object."""
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")
@@ -114,8 +114,8 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return is_first or all("index" in one for one in value if isinstance(one, dict))
 
     def _counts(self, entry: Mapping[str, Any]) -> bool:
-        """Returns True if the index of a tool call is known or the next one. Clients that store tool calls in a list
-        fail for other indexes (calls/index_from_one)."""
+        """Returns True if a tool call's index was used before or is the next unused index. Clients that store tool
+        calls in a list fail for other indexes (calls/index_from_one)."""
         right = entry["index"] in self._numbers or entry["index"] == len(self._numbers)
         self._numbers.add(entry["index"])
         return right

@@ -113,8 +113,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return self._added[output] in (None, payload.get("item_id"))
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Returns True if a client that only reads argument deltas gets the arguments of a tool call
-        (fixtures/responses/no_deltas). If another item is open, such a client fails in any case."""
+        """Returns True if the server has sent a tool call's arguments as deltas, because some clients read only these
+        (fixtures/responses/no_deltas). If another item is open, such clients fail in any case."""
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
     def advance_past(self, payload: Any) -> bytes | None:
@@ -160,7 +160,6 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return [] if is_of_call else [ExtraPart(UNMODELLED, payload)]
 
     def _place_event(self, payload: dict[str, Any]) -> None:
-        """Writes an event's fields where the event's deltas are written."""
         kind, item = str(payload.get("type")), dict_or_empty(payload.get("item"))
         if response := _response_of(payload):
             for at, one in enumerate(dicts_in(response.get("output"))):
@@ -274,7 +273,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds the fields of the server's item to the written item, except the text."""
+        """Adds the fields of the server's item to the written item, except for the text."""
         said = self._items.get(str(item.get("id", ""))) or self._items.get(str(item.get("call_id", "")))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -285,8 +284,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations and other fields of its parts
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the server's item for a written item without an id. Finds it by its text and, if known, by its
-        position."""
+        """Finds the server's item for a written item without an id, by its text and, if known, by its position."""
         alike = {
             place: said
             for place, said in self._items.items()
