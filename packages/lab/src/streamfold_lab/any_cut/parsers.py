@@ -94,7 +94,7 @@ class _Calls:
         call[1] += arguments or ""
 
     def finish(self, parser: Any) -> None:
-        """Adds the arguments of the last tool call that the parser has parsed but hasn't streamed."""
+        """Adds those arguments of the last tool call that the parser has parsed but not streamed."""
         known, streamed = (getattr(parser, name, None) for name in ("prev_tool_call_arr", "streamed_args_for_tool"))
         if not known or not streamed or len(known) > len(streamed):
             return

@@ -1,4 +1,4 @@
-"""Pytest suite for authors of tool call parsers, with one test for each test text. A parser's result for the split text
+"""Pytest suite for authors of tool call parsers, with one test for each test text. A parser's result for a split text
 must equal its result for the unsplit text.
 
 pytest --pyargs streamfold_lab.any_cut.suite --streamfold-parser my_parsers:HermesParser --streamfold-vectors hermes

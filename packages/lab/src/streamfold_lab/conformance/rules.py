@@ -137,7 +137,7 @@ def error_with_message(stream: Stream) -> Iterator[str]:
 
 
 def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
-    """Yields a violation if the third token count isn't the sum of the other two, or if a token count is missing."""
+    """Yields a violation if the last count isn't the sum of the first two, or if a count is missing."""
     if not all(isinstance(count, int) for count in counts):
         yield f"a count is missing: {counts}"
     elif counts[0] + counts[1] != counts[2]:
@@ -145,7 +145,9 @@ def wrong_sum(counts: Sequence[Any]) -> Iterator[str]:
 
 
 def read_stream(seen: ProbeResponse) -> Stream | None:
-    """Prepares a response for the rules. Returns None if the response isn't a stream, broke off, or never arrived."""
+    """Prepares a response for the rules. Returns None if the response was requested without streaming, broke off, or
+    never arrived.
+    """
     recording = seen.recording
     if recording is None or seen.whole or seen.way not in ("fine", "refused"):
         return None

@@ -1,4 +1,4 @@
-"""Compares a value that a prompt told the model to write with the value that arrived."""
+"""Finds differences between the values that a prompt requests and the values that arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MISSING = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """A value that a prompt told the model to write, and the different value that arrived.
+    """A value that a prompt requested, and the different value that arrived.
 
     Attributes:
         path: where the value is in the tool call's arguments, such as `tree.branches[0]`.
@@ -62,8 +62,8 @@ def _equal(wanted: Any, found: Any) -> bool:
 
 
 def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether tool call arguments are a damaged copy of the requested arguments. Returns false if both are
-    equal, or if the model wrote something else.
+    """Returns whether tool call arguments are a damaged copy of the requested arguments, neither an exact copy nor
+    other arguments.
     """
     if not alterations(wanted, found):
         return False
@@ -73,7 +73,7 @@ def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
 
 
 def _unchanged(wanted: Any, found: Any) -> int:
-    """Returns how many values are the same at the same path in both objects."""
+    """Counts the paths at which both objects have the same value."""
     match wanted, found:
         case dict(), dict() if wanted:
             return sum(_unchanged(value, found[name]) for name, value in wanted.items() if name in found)

@@ -41,15 +41,15 @@ class Doctor:
 
     Attributes:
         budget: the limits for testing one API.
-        repeats: how often the doctor sends a probe that looks for occasional errors; 0: no such repetitions. Sixty
-            requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
+        repeats: how often the doctor sends a probe that looks for occasional errors; 0: such probes aren't repeated.
+            Sixty requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
         seed: the seed for random values in prompts. By default, each test run has a different seed, because a server
             may have cached the prompts or responses of an earlier run.
-        reference: an endpoint of the company that made the model, to which the doctor sends the same requests in order
-            to compare the responses; None: no comparison.
+        reference: an endpoint of the company that made the model. The doctor sends it the same requests and compares
+            the responses. None: no comparison.
         folder: the folder in which the responses are recorded; None: a temporary folder.
         timeouts: the timeouts of each request.
-        report: called with each finding, as soon as the doctor has made the finding.
+        report: called with each finding as soon as it is made.
         http_client: the HTTP client for all requests. The caller closes it.
     """
 
@@ -101,7 +101,7 @@ class Doctor:
 
 
 def read_target(target: str, file: Path | None = None, **overrides: Any) -> Profile:
-    """Returns the profile of a provider, which is named by its URL, as `NAME` or as `NAME:MODEL`.
+    """Returns the profile of a provider. `target` is a URL, `NAME` or `NAME:MODEL`.
 
     Raises:
         ConfigError: the configuration has no provider of this name, or the URL is invalid.

@@ -32,10 +32,9 @@ class ProbeRunner:
         endpoint: the endpoint that is tested.
         probes: the probes, in the order in which they are sent. Probes without requests judge all responses at the end.
         report: called with the finding of each probe.
-        repeats: how often the runner sends a probe that looks for occasional errors; 0: no such repetitions.
+        repeats: how often the runner sends a probe that looks for occasional errors; 0: such probes aren't repeated.
         seed: the seed for random values in prompts.
-        whole: true while the runner also sends requests without streaming; false once the server hasn't responded to
-            such a request.
+        whole: true: also send requests without streaming; becomes false when the server doesn't respond to one.
     """
 
     endpoint: ExaminedEndpoint
@@ -110,7 +109,9 @@ class ProbeRunner:
         return "; ".join(sorted(found))
 
     async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe `repeats` times. Returns the worst conclusion, and how often this conclusion occurred."""
+        """Repeats a probe until it has been sent `repeats` times. Returns the worst conclusion and how often it
+        occurred.
+        """
         bad = [first] if first.verdict in _BAD else []
         asked: list[ProbeResponse] = []
         tries = 1
@@ -222,7 +223,7 @@ def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
     """Combines a probe's conclusions with and without streaming. The combined conclusion has the settings that the
     probe found with streaming.
 
-    If a feature is missing only without streaming, the verdict from the responses with streaming stays.
+    If a feature is missing only without streaming, the verdict with streaming is kept.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)

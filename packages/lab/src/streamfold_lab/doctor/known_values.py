@@ -20,7 +20,7 @@ _TOLD = re.compile(rf"The (\w+) code is ({CODE.pattern})")
 
 
 def with_random_values(make: Callable[[Random], ProbeRequest]) -> ProbeRequest:
-    """Returns a request that `make` creates. In each repetition, `make` creates a request with other random values."""
+    """Returns the request that `make` creates. Each repetition calls `make` again, for other random values."""
     return replace(make(Random(0)), fresh=make)  # noqa: S311 - these values are never sent
 
 

@@ -138,8 +138,8 @@ class ExaminedEndpoint:
         return seen
 
     async def get(self, path: str) -> Any:
-        """Returns the JSON that a GET request to a path below the base URL returns. Raises APIError if the request
-        fails.
+        """Sends a GET request to a path below the base URL, and returns the response's JSON. Raises APIError if the
+        request fails.
         """
         return await fetched(self.profile, path, self._timeouts, self._client)
 
@@ -229,7 +229,7 @@ def prepare(
 
 
 async def fetched(profile: Profile, path: str, timeouts: Timeouts, http_client: httpx.AsyncClient | None) -> Any:
-    """Returns the JSON that a GET request to a path below a server's base URL returns. Raises APIError if the request
+    """Sends a GET request to a path below the base URL, and returns the response's JSON. Raises APIError if the request
     fails.
     """
     asked = Request.read(profile.model or "any", "any", None, "auto", {})
@@ -282,7 +282,7 @@ class _Exchange(Protocol):
 
 
 async def _read(exchange: _Exchange, decoder: StreamDecoder, most: int, *, leave: bool) -> None:
-    """Receives a response of at most `most` bytes to its end; with `leave`, only its first bytes."""
+    """Reads a response to its end; with `leave`, only its first bytes. Raises ProtocolError after `most` bytes."""
     size = 0
     try:
         while not decoder.done and (data := await exchange.read(decoder.events)) is not None and not leave:

@@ -73,7 +73,7 @@ class ProbeRequest:
         modes: the modes in which the request is sent: with streaming, without streaming, or both.
         fresh: creates the request with other random values; called for each repetition.
         follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
-            `--dry-run` has no responses, so it prints the messages of this object.
+            `--dry-run` has no responses, so it prints the messages of this `ProbeRequest`.
     """
 
     name: str
@@ -101,8 +101,7 @@ class ProbeResponse:
         way: how the request ended.
         whole: true if the request was sent without streaming.
         recording: the recording of the response; None if the server sent no response.
-        inspection: the inspection that explains the response; None if the server rejected the request or sent no
-            response.
+        inspection: the response explained event by event; None if the server rejected the request or sent no response.
         error: the error that a caller of streamfold would get; None if the request succeeded.
         sent: the JSON body of the request.
         headers: the response's HTTP headers, with names in lower case.

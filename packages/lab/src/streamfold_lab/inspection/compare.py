@@ -28,7 +28,7 @@ ANSWER_FIELDS = ("outcome", "text", "reasoning", "refusal", "finish_reason", "ca
 
 @dataclass(frozen=True, slots=True)
 class PartVerdict:
-    """Says whether one part of the reply, such as its text, is the same in both streams.
+    """One part of the reply, such as its text, and whether it is the same in both streams.
 
     If `ignored` is true, a difference doesn't count.
     """
@@ -116,7 +116,7 @@ def _answer(made: Inspection) -> dict[str, Any]:
 
 
 def _shown(name: str, left: dict[str, Any], right: dict[str, Any]) -> tuple[str, str]:
-    """Returns both values of a reply's part as text. A long text is cut to the surroundings of the first difference."""
+    """Returns one part of both replies as text. Shortens a long text to the place of the first difference."""
     a, b = left[name], right[name]
     match name:
         case "calls":

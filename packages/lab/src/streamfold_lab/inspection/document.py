@@ -32,13 +32,12 @@ def document(
     framed: Sequence[tuple[str, str]] = (),
     connects: bool = False,
 ) -> tuple[str, str]:
-    """Returns the HTML of a page before and after its data, which `json_block` creates. Write the page to a file as
-    UTF-8.
+    """Returns the HTML of a page in two strings. Write them to a file as UTF-8, with a `json_block` between them.
 
     Args:
         body: the HTML of the page's `<body>`.
         command: the subcommand of `streamfold` that creates the page; the page's title contains it.
-        framed: the styles and scripts of pages in iframes. The page's content security policy must also allow them.
+        framed: the style and script of each page in an iframe, for the content security policy.
         connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]

@@ -21,7 +21,7 @@ def render_page(inspection: Inspection) -> str:
 
 
 def page_frame(title: str) -> tuple[str, str]:
-    """Returns the HTML before and after the page's data, so that the data of any inspection can be inserted."""
+    """Returns the page in two strings. The data of any inspection can be inserted between them, as a `json_block`."""
     style, script = page_assets()
     return document(_asset("page.html"), command="inspect", title=title, style=style, script=script)
 
@@ -61,8 +61,8 @@ def page_data(made: Inspection) -> dict[str, Any]:
 
 
 def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], words: dict[str, int]) -> list[Any]:
-    """Returns an event as a list: number, kind, time, gap, piece, start, end, raw text, and steps. A step is a list,
-    too: a lane, a description, a piece of text, a reason, and 1 if the step opens a tool call.
+    """Returns the fields of an event as a list, which is smaller than an object. Texts that may repeat are positions in
+    `words`.
     """
 
     def word(text: str) -> int:
@@ -84,8 +84,8 @@ def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], wo
 
 
 def _lanes(made: Inspection, explained: list[tuple[EventLine, ...]]) -> list[dict[str, str]]:
-    """Returns the timeline's lanes (one for each text and each tool call), from top to bottom. The page draws the last
-    three lanes above the others.
+    """Returns the timeline's lanes (rows), from top to bottom. The page draws the last two, warnings and errors, as
+    marks above the other lanes.
     """
     there = {step.lane for lines in explained for step in lines}
     kinds: tuple[str, ...] = ("reasoning", "text", "refusal")

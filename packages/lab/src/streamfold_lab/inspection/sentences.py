@@ -1,5 +1,5 @@
-"""Describes the parsed pieces of a stream (deltas) and the decoder's decisions in sentences, which the terminal, the
-JSON output and the HTML page show.
+"""Describes deltas (the parsed pieces of a stream) and the decoder's decisions, for the terminal, the JSON output and
+the HTML page.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _at(index: int | None) -> str:
 
 
 def unshown_words(deltas: Iterable[Delta], text: str, reasoning: str, *, by_dialect: bool) -> Iterator[str]:
-    """Explains why the chunks after an event don't contain the text of this event."""
+    """Explains why an event with text adds no new text to the reply."""
     for kind, shown in ((TextDelta, text), (ReasoningDelta, reasoning)):
         pieces = [delta for delta in deltas if isinstance(delta, kind) and delta.text]
         if shown or not pieces:

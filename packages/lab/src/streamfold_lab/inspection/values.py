@@ -72,11 +72,11 @@ class Event:
         time: seconds from the response headers to the event's last byte; None if not recorded.
         gap: seconds since the previous event; None if not recorded.
         piece: the number of the network read, from 1, that contained the event's last byte; None if not recorded.
-        deltas: the deltas that the adapter parsed from the event.
+        deltas: the deltas (pieces of the reply) that the adapter parsed from the event.
         text, reasoning: the text and the reasoning of the chunks that this event produced.
         placements: the tool calls to which the decoder assigned the event's fragments, in order. With a dialect (tool
             calls in the text), the fragments may come from earlier events.
-        notes: for parsed text that isn't in the chunks of this event, the reason.
+        notes: the reasons why text of this event isn't in its chunks.
         finished: true if this event produced the finished chunk.
         error: the error that ended the response at this event, or the reason why the event is unreadable.
     """

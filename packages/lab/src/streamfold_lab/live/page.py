@@ -89,7 +89,7 @@ class LivePage:
         return HTMLResponse(_page(), headers={**_PAGE, **self._viewers.cookie(request.scope)})
 
     async def _list(self, request: Request) -> Response:
-        """Returns the responses that have changed since version `since`, and the numbers of all stored responses."""
+        """Returns the responses whose `version` is later than `since`, and the numbers of all stored responses."""
         self._viewers.check(request.scope)
         given, kept = request.query_params.get("since", ""), self._watch.all()
         since = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else -1

@@ -193,8 +193,8 @@ def numbers_of(responses: Iterable[ProbeResponse]) -> tuple[int, ...]:
 
 
 def judge_codes(seen: ProbeResponse, told: str, what: str) -> Conclusion:
-    """Judges whether the response contains the codes of the text `told`. A model that finds some of the codes should
-    also find the others.
+    """Judges whether the response contains the codes of the text `told`. The verdict is "unfaithful" only if some of
+    the codes are missing, but not all.
     """
     expected = told_codes(told)
     lost = [name for name, value in expected.items() if value not in seen.text]

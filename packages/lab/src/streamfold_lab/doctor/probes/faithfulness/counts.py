@@ -57,8 +57,8 @@ def _cut_copy(rng: Random) -> ProbeRequest:
 
 
 def _ruler(seen: ProbeResponse | None) -> float | None:
-    """Returns how many tokens per character a known text has, measured with a response that the token limit cut off.
-    Hidden reasoning makes the result too high.
+    """Returns the tokens per character of a known text, measured with a response that reached its token limit. Hidden
+    reasoning makes the result too high.
     """
     if seen is None or not seen.fine or seen.reply.finish_reason != "length":
         return None
