@@ -148,7 +148,7 @@ class ResolvedEndpoint:
             text = f"with the value of {names}, it {exc}" if names else str(exc)
             raise ConfigError(f'provider "{self.profile.name}": base_url: {text}') from None
         base, mark, query = url.partition("?")
-        # The address of a gateway may end with a slash.
+        # A gateway's URL may end with a slash.
         return re.sub(r"(?<=[^:/])//+", "/", base).rstrip("/") + mark + query
 
     def urls(self, path: str = "") -> URLs:

@@ -111,9 +111,7 @@ class FileSettings(Table):
 
     @classmethod
     def unknown_key(cls, key: str, value: Any) -> str:
-        """Returns the error message for an unknown key. If the value is a table, the message shows the header of a
-        provider's table.
-        """
+        """Returns the error message for an unknown key. For a table, the message suggests `[providers.KEY]`."""
         if package := _PACKAGES.get(key):
             return f"this table is for a package that is not installed: pip install {package}"
         names = [*FileSettings.model_fields, *table_names()]
@@ -253,8 +251,8 @@ class Config:
     ) -> Iterator[tuple[str, int, str, str | None]]:
         """Yields all direct and indirect fallbacks of a provider, depth first.
 
-        Each item is a tuple of the name of the provider whose `fallback` list contains the fallback, the index in this
-        list, the fallback's name, and an error message or None.
+        Each item is the name of a provider, an index in the provider's `fallback` list, the fallback at this index, and
+        an error message or None.
 
         Args:
             fallback: the fallbacks of the first provider. None means the provider's `fallback` list in the file.
@@ -362,7 +360,7 @@ class Config:
 
 
 def build_profile(layers: Sequence[Layer]) -> Profile:
-    """Merges and validates a provider's settings. Raises ConfigError, which describes the first mistake."""
+    """Merges and validates a provider's settings. Raises ConfigError for the first mistake."""
     profile, mistakes = check_layers(layers)
     if profile is None:
         raise ConfigError(mistakes[0][1])
@@ -379,7 +377,7 @@ def _with_base_profile(layers: list[Layer]) -> list[Layer]:
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
     """Merges and validates a provider's settings.
 
-    Returns the profile and no mistakes, or None and each mistake as its line number and a message.
+    Returns the profile and an empty list, or None and the line number and message of each mistake.
     """
     merged = merge(layers)
     mistakes = [

@@ -116,7 +116,7 @@ class Layer:
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
     def mistake(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns the line number of a setting, and a message with its source, its key and the text. The setting may be
+        """Returns the line number of a setting, and `text` after the setting's source and key. The setting may be
         missing in this layer.
         """
         key = (*self.table, *path)
@@ -149,7 +149,7 @@ class MergedSettings:
         return None
 
     def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns the line number of a setting, and a message with its source, its key and the text."""
+        """Returns the line number of a setting, and `text` after the setting's source and key."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
         return layer.mistake(own, text)
@@ -192,14 +192,14 @@ def _add(merged: MergedSettings, layer: Layer) -> None:
         values["models"] = models
 
 
-_MODEL_TABLES = ("quirks", "prices")  # tables of all models or of some models
+_MODEL_TABLES = ("quirks", "prices")  # tables that apply to all models or to some models
 
 
 def _add_models(merged: MergedSettings, layer: Layer) -> list[Any]:
     above = layer.values
     below, own = merged.values.get("models", []), above.get("models", [])
     if not isinstance(below, list | tuple) or not isinstance(own, list | tuple):
-        return []  # a wrong type, which the validation reports
+        return []  # validation reports the wrong type
     everywhere = above.get("capabilities")
     table = asdict(everywhere) if isinstance(everywhere, Capabilities) else everywhere
     for_all = dict(table) if isinstance(table, Mapping) else {}

@@ -192,7 +192,7 @@ def read_quirks(adapter: str, quirks: Mapping[str, Any]) -> Any:
 
 
 def check_models(models: Iterable[ModelTable], adapter: str | None) -> None:
-    """Raises ValidationError if the prices, history rules or quirks in the list `models` contain a mistake.
+    """Raises ValidationError if the prices, conversation rules or quirks in the list `models` contain a mistake.
 
     Args:
         adapter: the name of the adapter to which the quirks apply, or None if the configured adapter is invalid.

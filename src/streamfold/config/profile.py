@@ -103,7 +103,7 @@ def timeouts_over(configured: Timeouts, given: Timeouts | Mapping[str, object] |
         raise ConfigError(f'timeouts must be a Timeouts or a mapping such as {{"read": 5}}, not {type(given).__name__}')
     members = asdict(given) if isinstance(given, Timeouts) else given
     numbers = all(isinstance(value, float | int | None) for value in members.values())
-    read = _over if numbers else _over.__wrapped__  # other values are mistakes, and may not be hashable
+    read = _over if numbers else _over.__wrapped__  # other values are invalid, and may not be hashable
     try:
         return read(configured, tuple(members), *members.values())
     except ValidationError as exc:
@@ -178,7 +178,7 @@ _SYNONYMS = {
     "max_budget": "max_cost_per_day",
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # error messages would show it as a name
+_PASTED_KEY = re.compile(r"(?=.*[a-z])(?=.*\d).{20,}")  # an API key, which error messages must not quote
 
 
 def _check_profile_name(name: str) -> None:
@@ -253,8 +253,8 @@ class Profile(Table):
             If the server then reports that only the other API serves the model, streamfold uses the other API, with a
             warning. `quirks` apply only to the API of `adapter`.
         other_api: the provider in the catalogue that describes the endpoint's other API (Chat Completions or the
-            Responses API). The quirks and the `hosted` of that provider apply to models that use the other API.
-        issuer: a common name for endpoints that accept data from each other, such as signed thinking. By default, only
+            Responses API). That provider's `quirks` and `hosted` apply to models that use the other API.
+        issuer: a name shared by endpoints that accept each other's data, such as signed thinking. By default, only
             endpoints with the same adapter and base URL accept each other's data.
         model: the name of the default model.
         model_family: the name of the model behind a deployment, if `model` is the name of a deployment.
@@ -392,7 +392,7 @@ class Profile(Table):
     @field_validator("quirks")
     @classmethod
     def _quirks_fit(cls, quirks: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        if "adapter" in info.data:  # otherwise, the adapter is the mistake
+        if "adapter" in info.data:  # otherwise, the adapter is invalid
             read_quirks(info.data["adapter"], quirks)
         return quirks
 
@@ -506,13 +506,13 @@ class Profile(Table):
         return list(dict.fromkeys([*examples(self._is_makers_own), *own]))
 
     def _is_makers_own(self, vendor: str | None) -> bool:
-        # The host decides, unless only the maker uses the adapter.
+        # By host, except for an adapter that only the maker uses.
         if publisher := re.search(r"/publishers/([\w-]+)", self.base_url):  # Vertex AI: the path names the maker
             return vendor == publisher[1]
         if vendor is not None and find_adapter(self.adapter).maker == vendor:
             return bool(self.quirks.get("hosted", True))
         host = self._host()
-        if host is None:  # an endpoint with both of OpenAI's APIs is OpenAI's own, or Azure
+        if host is None:  # only OpenAI and Azure have both of OpenAI's APIs
             return self.api is not None
         return is_first_party_host(vendor, host)
 
@@ -553,9 +553,7 @@ class Profile(Table):
         return other.adapter if kind in (other.hosted or ()) else None
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns the settings in which environment variables are replaced, by path. No other setting may contain
-        environment variables.
-        """
+        """Returns the settings for requests that may contain environment variables, by path."""
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
         texts |= {("headers", name): text for name, text in self.headers.items()}

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from ..catalogue_path import catalogue_folder
 from ..jsontext import join_surrogates
 
-# `providers/facts/errors.toml` contains the words of errors. The code decides first, then the type, then the message.
+# `providers/facts/errors.toml` contains the texts of errors. The code takes precedence over the type, and the type
+# over the message.
 
 MeaningKind = Literal["context_length", "content_filter", "unsupported_option", "model_not_found", "quota"]
 
@@ -216,9 +217,7 @@ def _rows() -> tuple[_Row, ...]:
 
 @cache
 def _compiled(text: str) -> re.Pattern[str]:
-    """Compiles a pattern. The name of each group ends with a number, because a pattern may contain the same name
-    several times.
-    """
+    """Compiles a pattern. Adds a number to each group name, because Python requires unique names."""
     numbers = count()
     written = _PLACEHOLDER.sub(lambda found: f"(?P<{found[1]}_{next(numbers)}>{_GROUPS[found[1]]})", text)
     return re.compile(written, re.IGNORECASE | re.DOTALL)

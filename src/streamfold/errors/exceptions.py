@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..types import Attempt, PartialToolCall, RateLimit, Reply, ReplyWarning
 
 
-_MOST = 20  # items of a list that are shown
+_MOST = 20  # maximum number of items in an error message
 
 
 def join_limited(items: Sequence[str], between: str = ", ", rest: str = "more") -> str:
@@ -40,12 +40,12 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f" (did you mean {close!r}?)" if close else ""
 
 
-_FEW = 8  # with more words, a guess replaces the list
+_FEW = 8  # maximum length of the list of words, if there is a similar word
 
 
 def allowed_values_hint(word: str, words: Iterable[str], label: str = "Allowed") -> str:
-    """Returns a hint for an unknown word. The hint contains the most similar allowed word, and the list of all allowed
-    words if the list is short.
+    """Returns a hint for an unknown word: the most similar allowed word, and the list of allowed words if it is short
+    or no word is similar.
 
     >>> allowed_values_hint("chatt", ["chat", "kimi"])
     " (did you mean 'chat'?). Allowed: chat, kimi"
@@ -381,7 +381,7 @@ def is_rate_limit(error: APIError) -> bool:
     return status == 429 and not isinstance(error, QuotaExceededError | LimitReachedError)
 
 
-# Exceptions that say the cause and the status: before the stream, a `ContextLengthError` is also a `BadRequestError`.
+# Exceptions with the cause and the status: before the stream, a `ContextLengthError` is also a `BadRequestError`.
 # Inside the stream, it is also an `UpstreamError`.
 
 

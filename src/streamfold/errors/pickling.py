@@ -133,7 +133,7 @@ def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
     seen.add(id(error))
     if isinstance(error, PicklableError):
         return error
-    as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # the only way for pydantic's errors
+    as_it_is = [error] if _is_plain(list(vars(error).values())) else []  # necessary for pydantic's errors
     return next((sealed for sealed in (_PickledException(error, seen), *as_it_is) if _is_rebuilt(sealed, error)), None)
 
 

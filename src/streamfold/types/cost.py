@@ -28,7 +28,7 @@ class Cost:
         date: the date of the price list, if known.
         estimated: True if streamfold assumed a price or a token count, or if the answer used a feature whose price
             isn't known.
-        upstream: the part of `amount` that another provider charges to your own API key, instead of OpenRouter.
+        upstream: the part of `amount` that another provider, not OpenRouter, charges to your own API key.
     """
 
     amount: Decimal
@@ -71,7 +71,7 @@ class Prices:
         reported_unit: the value of one unit of the reported cost, in `currency`.
         reported_upstream: the path, in the usage object, of the amount that another provider charges to your own API
             key. streamfold adds this amount to the reported cost if the field at the path `own_key` is true.
-        own_key: the path of the field that is true if the gateway used your own API key of another provider.
+        own_key: the path of the field that is true if your own API key of another provider was used.
         batch: the price factor for batch requests. 0.5 means half the price.
         source: the URL of the price list.
     """

@@ -14,7 +14,7 @@ def is_truncated(reason: FinishReason) -> bool:
     return reason in ("length", "content_filter")
 
 
-# Words that are in no table, by what they contain.
+# Guesses for unknown finish reasons, by the words that they contain.
 _TELLING: tuple[tuple[FinishReason | Literal["error"], str], ...] = (
     ("content_filter", "filter|safety|guard|moderat|blocked|policy|prohibit|censor|refus"),
     ("error", "error|fail|abort|cancel|crash|exception"),

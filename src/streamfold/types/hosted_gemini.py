@@ -99,7 +99,7 @@ def _span(segment: Mapping[str, Any], text: str, place: UTF8Offsets) -> tuple[in
     found = place(start), place(end)
     said = segment.get("text")
     if isinstance(said, str) and said and text[found[0] : found[1]] != said:
-        # Google counted in another text: in one part, or in a text that includes thoughts.
+        # Google counted positions in another text: in one part, or in the text with its thoughts.
         at = text.find(said)
         return (at, at + len(said)) if at >= 0 and text.find(said, at + 1) < 0 else (None, None)
     return found

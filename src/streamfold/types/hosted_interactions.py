@@ -25,7 +25,7 @@ STEP_TOOLS = {
     "mcp_server_tool": "mcp",
     "tool_search": "tool_search",
     "processing": "processing",
-    "function": "function",  # of a managed agent, run by the server
+    "function": "function",  # a managed agent's function, which the server runs
 }
 _CITED: dict[str, CitationKind] = {"url_citation": "url", "file_citation": "file", "place_citation": "place"}
 _STANDARD = str.maketrans("-_", "+/")
@@ -107,7 +107,7 @@ def citations(steps: list[Mapping[str, Any]], text: str) -> Iterator[Citation]:
 def _citation(annotation: Mapping[str, Any], start: int | None, place: UTF8Offsets) -> Citation | None:
     url = str_or_none(annotation.get("url")) or str_or_none(annotation.get("document_uri"))
     kind = _CITED.get(str(annotation.get("type"))) or ("url" if url else None)
-    if kind is None:  # such as the words of speech
+    if kind is None:  # not a source, such as word timings of speech
         return None
     names = (str_or_none(annotation.get(name)) for name in ("title", "file_name", "name"))
     title, end = next(filter(None, names), None), int_or_none(annotation.get("end_index"))

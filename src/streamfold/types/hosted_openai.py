@@ -116,8 +116,7 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the input of a tool that the client runs. The input is the text that the model wrote, or else the JSON
-    text of the provider's input object."""
+    """Returns the input of a tool that the client runs: the model's text, or the provider's input object as JSON text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 
@@ -161,7 +160,7 @@ def citations(items: list[Mapping[str, Any]], annotations: list[Any], text: str)
         return
     places, said = TextOffsets(text), list(_texts(items))
     if annotations and not any(found for _, found in said) and len(said) == 1:
-        said = [(said[0][0], annotations)]  # they came in separate events, and no item repeats them
+        said = [(said[0][0], annotations)]  # the annotations arrived only in separate events
     for part, found in said:
         yield from _cited(found, places.next(part), len(part))
 
@@ -172,7 +171,7 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
         if kind is None:
             continue
         inner = annotation.get(annotation["type"])
-        said: Mapping[str, Any] = inner if isinstance(inner, Mapping) else annotation  # Chat Completions nests it
+        said: Mapping[str, Any] = inner if isinstance(inner, Mapping) else annotation  # nested in Chat Completions
         start, end = int_or_none(said.get("start_index")), int_or_none(said.get("end_index"))
         placed = offset is not None and start is not None and end is not None and start <= end <= size
         title = str_or_none(said.get("title")) or str_or_none(said.get("filename"))

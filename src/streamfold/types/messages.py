@@ -52,8 +52,8 @@ class Message:
         tool_call_id: on a tool message, the id of the tool call that produced this result.
         reasoning: the reasoning of an assistant message. `""` if the provider hides the reasoning, None if the model
             didn't reason.
-        extras: other fields of the message, under the API's names. streamfold sends extras that you set as they are.
-            streamfold sends extras from an answer only if the provider requires them.
+        extras: other fields of the message, under the API's names. streamfold sends your own extras unchanged, and
+            extras from an answer only if the provider requires them.
         partial: True if this is the last message and the model must continue its text. Not every API supports
             continuing a text.
         error: True if this is a tool message and the tool failed. The content then describes the failure.

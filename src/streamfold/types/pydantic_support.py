@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pydantic_core.core_schema import SerializationInfo, SerializerFunctionWrapHandler, ValidatorFunctionWrapHandler
 
 
-# Fields of a user's pydantic model: what is dumped loads to an equal value, or is refused. Plain dataclass support
-# can't treat ConfigError as a validation error, nor check that `Any` members are JSON data.
+# Our types as fields of a user's pydantic model: a dumped value loads as an equal value, or dumping fails. pydantic's
+# own support for dataclasses can't treat ConfigError as a validation error, or check that `Any` fields are JSON data.
 
 
 class PydanticField:
@@ -215,7 +215,7 @@ def read_as(form: type[T], value: Any) -> T:
     except ValidationError as exc:
         without = value
         for problem in exc.errors(include_url=False):
-            if problem["input"] is None:  # its path may contain names of a union's alternatives
+            if problem["input"] is None:  # the path may also contain names of union members
                 without = without_null(without, problem["loc"])
         if without is value:
             raise

@@ -45,7 +45,7 @@ class Attempt:
         error: the class name of the exception, or None if streamfold skipped the provider.
         pause: the time that streamfold waited before its next request to this provider, in seconds.
         resumed_after: the number or the id of the last SSE event before the failure, if streamfold resumed the answer
-            after it. "" if no event had arrived.
+            after this event. "" if no event had arrived.
         text_end: the number of characters that had arrived when this provider failed, if another provider then
             continued the text.
     """

@@ -105,7 +105,7 @@ def resolve_ref(schema: Any, ref: str) -> Any:
 class _Validation:
     def __init__(self, root: Any) -> None:
         self._root = root
-        # Of objects and lists: forms of unions that contain themselves would be tried anew for each level.
+        # The problems of each object and list, so that recursive unions aren't checked again at each level.
         self._known: dict[tuple[int, int, frozenset[str]], list[SchemaProblem]] = {}
 
     def problems(self, value: Any, schema: Any, path: Path, refs: frozenset[str]) -> Iterator[SchemaProblem]:
@@ -157,7 +157,7 @@ class _Validation:
             yield from self.problems(value, inner, path, refs)
         for keyword in ("anyOf", "oneOf"):
             refused = [list(self.problems(value, inner, path, refs)) for inner in _schemas(schema, keyword)]
-            if refused and all(refused):  # the choice that is the nearest says why
+            if refused and all(refused):  # reports the problems of the schema that fits best
                 yield from min(refused, key=lambda problems: (-max(len(each.path) for each in problems), len(problems)))
             elif keyword == "oneOf" and sum(not problems for problems in refused) > 1:
                 yield SchemaProblem(path, "matches more than one schema in `oneOf`, but must match exactly one", value)
@@ -173,7 +173,7 @@ class _Validation:
             yield SchemaProblem(path, "must not have duplicate items", value)
         first = _schemas(schema, "prefixItems")
         items = schema.get("items")
-        if isinstance(items, list):  # as drafts before 2020-12 have it
+        if isinstance(items, list):  # in drafts before 2020-12
             first, items = items, schema.get("additionalItems")
         for at, each in enumerate(value):
             yield from self.problems(each, first[at] if at < len(first) else items, (*path, at), frozenset())

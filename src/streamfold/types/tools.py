@@ -343,7 +343,7 @@ def _check_members(tool: Mapping[str, Any], function: Mapping[str, Any]) -> None
             raise ConfigError(f"{where}: {name} must be {word}, not {type(function[name]).__name__}")
 
 
-_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # of some API, for functions
+_CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # the words of all APIs, for functions
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
@@ -552,12 +552,13 @@ class _Seen(NamedTuple):
     tool: Tool
 
 
-_seen: dict[tuple[CodeType, bool], _Seen] = {}  # without the functions themselves, which may be made for one request
+_seen: dict[tuple[CodeType, bool], _Seen] = {}  # no functions, which may exist for one request only
 
 
 def _tool_of(function: Callable[..., Any], plain: FunctionType) -> Tool:
-    """Returns the tool of a function from a cache. Without the cache, generating the schema would take longer than
-    building the request."""
+    """Returns the tool for a function, and caches it, because generating its schema takes longer than building a
+    request.
+    """
     code = plain.__code__, function is plain
     made_of = plain.__globals__, plain.__name__, plain.__doc__, plain.__defaults__, plain.__kwdefaults__
     try:
