@@ -304,8 +304,9 @@ class ErrorInfo:
         return self.status is not None and (self.status in (408, 409, 425, 429) or self.status >= 500)
 
     def _words(self) -> list[str]:
-        """Returns `type:code`, then the code, then the type, to look up in this order. Providers use the same code for
-        errors of different types."""
+        """Returns `type:code`, the code and the type. `type:code` comes first, because the same code may have several
+        meanings.
+        """
         both = f"{self.type}:{self.code}" if self.type and self.code else None
         return [word.lower() for word in (both, self.code, self.type) if word]
 
@@ -353,7 +354,7 @@ def wrapped_error(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _passed_on(body: Any) -> ErrorInfo | None:
-    """Parses the error of the provider behind OpenRouter. OpenRouter puts it into `metadata.raw`."""
+    """Parses the error of the provider behind OpenRouter, which is in `metadata.raw`."""
     error = body.get("error") if isinstance(body, Mapping) else None
     metadata = error.get("metadata") if isinstance(error, Mapping) else None
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None

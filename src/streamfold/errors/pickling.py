@@ -126,8 +126,7 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns an object that can be pickled in place of an exception. Returns None if unpickling couldn't restore the
-    exception."""
+    """Returns an object to pickle in place of an exception, or None if unpickling couldn't restore the exception."""
     if id(error) in seen:
         return None
     seen.add(id(error))

@@ -116,7 +116,7 @@ def hosted(items: list[Mapping[str, Any]], called: Collection[str] | None) -> It
 
 
 def arguments_text(part: HostedPart) -> str:
-    """Returns the input of a tool that the client runs: the model's text, or the provider's input object as JSON text."""
+    """Returns the input of a tool that the client runs: the model's text, or the provider's object as JSON text."""
     said = part.raw.get("arguments")
     return said if isinstance(said, str) else json.dumps(part.input, ensure_ascii=False)
 

@@ -236,7 +236,6 @@ class MemberFilter:
         return kept
 
     def _without_destinations(self, value: Any, where: str) -> Any:
-        """Filters the fields of an undocumented object or list, at any depth."""
         if isinstance(value, list):
             return [self._without_destinations(entry, f"{where}[{at}]") for at, entry in enumerate(value)]
         if not isinstance(value, Mapping):
@@ -250,7 +249,7 @@ class MemberFilter:
         return kept
 
     def _message(self, message: Any, where: str) -> Any:
-        """Filters the fields of a message, except its content and its tool calls, which are the caller's data."""
+        """Filters the fields of a message, except its content and its tool calls."""
         if not isinstance(message, Mapping) or message.keys() <= _OF_MESSAGES:
             return message
         kept = dict(message)
@@ -263,8 +262,8 @@ class MemberFilter:
         return [self._tool(tool, f"{where}[{at}]", top=True) for at, tool in enumerate(tools)]
 
     def _tool(self, value: Any, where: str, *, top: bool = False) -> Any:
-        """Filters the fields of a tool definition. Some hosted tools have a field for the model that they use, such as
-        image generation.
+        """Filters the fields of a tool definition. Some hosted tools, such as image generation, have a field for a
+        model.
         """
         if isinstance(value, list):
             return [self._tool(entry, f"{where}[{at}]") for at, entry in enumerate(value)]

@@ -455,7 +455,6 @@ class Answer:
         await self._output.write(last, last=True)
 
     async def _send_shutdown_error(self) -> None:
-        """Ends the response with an error after which agents send the request again."""
         refusal = http_error(503, "service unavailable: the server is shutting down")
         if self._output.started:
             await self._end_failed(self._writer.fail(self._api.info(refusal)))

@@ -132,7 +132,7 @@ class ResponseStream:
                 self._tasks.cancel_scope.cancel()
 
     async def _watch(self) -> None:
-        """Sends keep-alives until the client disconnects or exceeds the send timeout, then calls `leave`."""
+        """Sends keep-alives until the client disconnects or reads nothing, then calls `leave`."""
         while True:
             rest = self._rest()
             if rest <= 0:

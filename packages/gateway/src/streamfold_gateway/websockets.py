@@ -162,7 +162,6 @@ class _Connection:
         self._idle = anyio.CancelScope()  # cancels the wait for the next message
 
     def stop(self) -> None:
-        """Stops waiting for the next message."""
         self._idle.cancel()
 
     async def run(self) -> None:
@@ -187,7 +186,7 @@ class _Connection:
                 await self._send_message({"type": "websocket.close", "code": code, "reason": ""})
 
     async def _read(self, waiting: MemoryObjectSendStream[str]) -> None:
-        """Receives messages, also during a response, so that it notices when the client disconnects."""
+        """Receives messages, even during a response, to notice when the client disconnects."""
         async with waiting:
             while (message := await self._receive())["type"] == "websocket.receive":
                 text = message.get("text")
@@ -280,8 +279,8 @@ class _Connection:
         return lane
 
     def _turn(self, payload: dict[str, Any], lane: str | None) -> _Turn:
-        """Converts a message to the body of a POST request. If it continues a remembered response, that conversation
-        becomes part of the input. Raises HTTPError for an invalid message.
+        """Converts a message to the body of a POST request. If the message continues a remembered response, the input
+        begins with that conversation. Raises HTTPError for an invalid message.
         """
         if payload.get("background"):
             raise http_error(400, "background is not available over a WebSocket: send a POST")

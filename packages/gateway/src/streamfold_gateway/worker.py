@@ -73,7 +73,7 @@ class Worker:
         """Handles an HTTP request. If the response ends before the request body, receives the rest of the body and
         drops it.
 
-        Otherwise hyper would close the connection, and a client that is still sending would get an error instead of the
+        Otherwise granian's HTTP library would close the connection, and a client that is still sending would get no
         response.
         """
         whole = not any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
@@ -152,7 +152,7 @@ class Worker:
             self._stop()
 
     def _stop(self) -> None:
-        """Begins to stop the worker. A further stop signal ends the current wait (`drain` or `shutdown`)."""
+        """Begins to stop the worker. A second stop signal ends the current wait (`drain` or `shutdown`)."""
         signals = stop_signals(self._shared)
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_in_order())

@@ -282,8 +282,8 @@ async def _open_ledger(path: Path) -> Ledger:
 
 
 def _identity(model: ChatModel, settings: JobSettings, via: str) -> dict[str, str]:
-    """Describes the model, the options and the tools of a job. A later run may continue the job only with the same
-    description.
+    """Describes the model, the options and the tools of a job. A later run continues the job only if its description is
+    the same.
     """
 
     def as_json(value: Any) -> Any:

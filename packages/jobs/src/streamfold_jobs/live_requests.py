@@ -330,8 +330,8 @@ class Pacing:
 
 
 class _RowModel(BaseChatModel):
-    """The model for a single row. It sends the first request with a reservation that the job has made already, and may
-    request replies that aren't streamed.
+    """The model for a single row. It uses the job's reservation for the first request, and may request replies that
+    aren't streamed.
     """
 
     def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:

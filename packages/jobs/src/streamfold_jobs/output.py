@@ -54,7 +54,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
 
 
 def _replace(target: Path, write: Callable[[Path], int]) -> int:
-    """Calls `write` with a temporary path, and then renames that file to `target`."""
+    """Calls `write` with a temporary path, and renames the written file to `target`."""
     draft = target.with_name(
         f".{target.name}.{token_hex(8)}.part"
     )  # other users can't guess the name, to put a link there

@@ -223,7 +223,7 @@ def unpriced(model: str) -> str:
 
 
 def _uncounted(answer: Answer) -> str | None:
-    """Explains why the cost of an answer without token counts is unknown. Returns None if it has token counts."""
+    """Returns the reason why the cost of an answer is unknown; None if the answer has token counts."""
     if answer.usage != Usage():
         return None
     said = (answer.members or {}).get("warnings") or ()

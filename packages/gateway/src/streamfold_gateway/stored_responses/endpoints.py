@@ -193,7 +193,6 @@ class StoredResponses:
             del self._running[running.kept.id]
 
     async def _watch(self, running: BackgroundResponse) -> None:
-        """Cancels the response when another process requests that."""
         wanted = None
         while wanted is None:
             await anyio.sleep(_WATCH)

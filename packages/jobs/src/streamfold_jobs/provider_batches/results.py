@@ -69,7 +69,7 @@ class Results:
                 path.unlink()
 
     def _sort(self, path: Path) -> None:
-        """Copies the results of the batch from a downloaded file to the temporary file, and notes their positions."""
+        """Copies the results of the batch from a downloaded file to the temporary file, and stores their positions."""
         with path.open("rb") as body:
             pieces = iter(lambda: body.read(_PIECE), b"")
             found = self._client.api.results(pieces, self._names)

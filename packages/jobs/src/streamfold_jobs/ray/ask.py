@@ -189,7 +189,9 @@ class Ask:
 
     @cached_property
     def _common(self) -> str:
-        """A hash of the settings that all requests share. Raises ConfigError if the provider can't send requests."""
+        """A hash of the settings that are the same for all requests. Raises ConfigError if the provider can't send
+        requests.
+        """
         options = self._rows.options if self._provider.profile.model else {"model": "-", **self._rows.options}
         sent = self._provider.preview("-", self._rows.tools or None, **options)
         return fingerprint(sent.url, sent.body, self._check_name or "", self.settings.job)
