@@ -385,7 +385,7 @@ PROFILES: list[Row] = [
     ),
     (
         lambda: configured(base_url="https://a.test/v1/chat/completions"),
-        "provider 'custom': base_url: must end before /chat/completions, which is added: https://a.test/v1",
+        "provider 'custom': base_url: must end before /chat/completions, which streamfold adds: https://a.test/v1",
     ),
     (lambda: configured(headers={"X-Team": 5}), "provider 'custom': headers.X-Team: must be a string"),
     (

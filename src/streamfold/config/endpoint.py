@@ -294,7 +294,7 @@ def check_url(url: str) -> None:
         raise ValueError("must have a valid host")
     if found := _PATH_OF_API.search(parts.path):
         right = shown_url(parts._replace(path=parts.path[: found.start()], query="").geturl())
-        raise ValueError(f"must end before {found[1]}, which is added: {right}")
+        raise ValueError(f"must end before {found[1]}, which streamfold adds: {right}")
 
 
 def same_origin(one: Any, other: Any) -> bool:

@@ -157,7 +157,7 @@ class WorkerFactory:
             self.read()
             log.info("the configuration was reloaded; new workers start")
         except ConfigError as exc:
-            log.error("the configuration is unchanged: %s", exc)
+            log.error("the configuration was not reloaded: %s", exc)
 
     def handle_signals(self) -> None:
         """Installs handlers for stop signals, which pass a signal to the workers immediately, even during a reload."""
@@ -189,5 +189,5 @@ def _free_address(host: str, port: int) -> tuple[str, int]:
             return str(address[0]), int(probe.getsockname()[1])
     except OSError as exc:
         logging.config.dictConfig(log_config())
-        log.error("%s:%d can't be listened on: %s", host, port, exc)
+        log.error("can't listen on %s:%d: %s", host, port, exc)
         raise SystemExit(_FAILED) from None
