@@ -60,8 +60,8 @@ class HostedPart(PydanticField):
         kind: one of "web_search", "web_fetch", "code_execution", "file_search", "mcp", "image_generation",
             "tool_search", "shell", "custom", "compaction" and others, or "unknown" for a type that streamfold doesn't
             know.
-        part: what the step contains: a tool call, its result, a tool call and its result, a request for approval, a
-            list of tools, a state of the tool, or a file.
+        part: what the step contains: a tool call, its result or both, a request for approval, a list of tools, a state
+            of the tool, or a file.
         runs: who runs the tool: the provider ("server") or your program ("client"). Tool calls that your program must
             run are also in `Reply.tool_calls`.
         call_id: the id of the tool call to which this result belongs, or whose result the client must send.

@@ -66,8 +66,8 @@ def gateway(
             `KeyOptions`.
         rate_limits: where the gateway counts the usage of each key: the URL of a store (see `RateLimiter`), or the
             settings of the table `[rate_limits]`. By default, the gateway counts in memory.
-        turn_cache: where the gateway stores the messages of models, so that it can add reasoning to later requests that
-            lack it; see `GatewayOptions`. The app closes this cache or store.
+        turn_cache: where the gateway stores the model's messages, to add reasoning to later requests that lack it; see
+            `GatewayOptions`. The app closes a `TurnCache` or store when it stops.
         hooks: functions that each provider calls during a request, if the app created the provider; see `Hooks`.
         options: more options, see `GatewayOptions`.
 

@@ -52,7 +52,7 @@ def read_keys(keys: Collection[str | GatewayKey] | Mapping[str, Any]) -> list[Ga
     """Validates the argument `keys` of `gateway`, and returns the gateway keys.
 
     Args:
-        keys: a list of keys, or a mapping from names to keys or to mappings with the field `key` and the options of
+        keys: a list of keys; or a mapping from each name to a key, or to a mapping with `key` and the options of
             `KeyOptions`.
 
     Raises:

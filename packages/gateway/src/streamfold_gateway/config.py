@@ -127,8 +127,8 @@ class GatewayOptions(Table):
             `/metrics` needs a key too.
         metrics_by_key: also count requests, tokens and cost for each key, by the key's name. Every client that may read
             `/metrics` then sees the usage of all keys.
-        json_log: log one line of JSON for each request to the logger `streamfold.gateway.requests`, with the outcome,
-            the token counts, the provider and the warnings.
+        json_log: log one line of JSON for each request to the logger `streamfold.gateway.requests`, with its outcome
+            and usage.
         unasked_thinking: on the Messages and Gemini APIs, send reasoning even to clients that didn't request it.
         forward_client_ids: forward the request fields that identify a client's installation, a session or a user to
             providers: `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs,

@@ -55,8 +55,9 @@ _FEW_DENIALS = 3  # number of 403 responses at the end of a job, from which on t
 class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
-    Some providers return HTTP 403 for an API key without permission, others for a single prompt. So the class waits: if
-    a row that is sent later gets an answer, the 403 is recorded as the error of its row; otherwise the job pauses.
+    Some providers return HTTP 403 for an API key without permission, others for a single prompt. So after a 403, the
+    class waits for later rows. If one of them gets an answer, the 403 is recorded as the error of its own row;
+    otherwise the job pauses.
     """
 
     via = "live"

@@ -192,8 +192,8 @@ class ResponseStore:
         await self.store.put(kept.owner, {f"{kept.id}/cancelled": b""}, ahead=_AHEAD)
 
     async def pending_cancellation(self, kept: StoredResponse) -> Literal["cancelled", "deleted"] | None:
-        """Returns whether another process has requested to cancel or to delete a response that runs in this process;
-        None without a request.
+        """Returns "cancelled" or "deleted" if another process has requested this for a response that runs in this
+        process; otherwise None.
         """
         cancelled = f"{kept.id}/cancelled"
         try:

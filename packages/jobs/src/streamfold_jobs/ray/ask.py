@@ -320,9 +320,7 @@ def _first(checks: Sequence[Check]) -> Check | None:
 
 
 def _check_no_secrets(settings: AskSettings) -> None:
-    """Raises ConfigError if the settings contain an API key, a password or a header that doesn't refer to an
-    environment variable.
-    """
+    """Raises ConfigError if an API key, a password or a header isn't in an environment variable."""
     spec = settings.provider if isinstance(settings.provider, Mapping) else {}
     if spec.get("api_key") is not None and not _refers(spec["api_key"]):
         raise _would_travel("api_key", 'api_key_env = "NAME"')
