@@ -159,7 +159,7 @@ def merge(layers: Sequence[Layer]) -> MergedSettings:
     """Merges settings from layers. Later layers take precedence. The keys of tables such as `quirks` and `headers` are
     merged one by one.
 
-    The `models` list of a layer is appended to the list of earlier layers. A layer's `capabilities`, `quirks` and
+    The `models` of a layer are added after the `models` of earlier layers. A layer's `capabilities`, `quirks` and
     `prices` take precedence over the `models` of earlier layers.
     """
     merged = MergedSettings(layers)

@@ -27,7 +27,7 @@ class ToolCall(PydanticField):
         id: the provider's id. If the server sent no id or a duplicate id, streamfold generates one.
         arguments: the parsed arguments, or `{}` if there are none. If the model's text isn't a JSON object, `arguments`
             is `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
-        raw_arguments: the arguments' JSON text exactly as the model wrote it. Later requests contain the same text.
+        raw_arguments: the arguments' JSON text exactly as the model wrote it. Later requests contain it unchanged.
         kind: the kind of tool, which is "function", "custom" (with the text in `arguments["input"]`), "apply_patch",
             "shell", "computer", "tool_search", or "approval" (the call of a hosted MCP server that waits for your
             approval).

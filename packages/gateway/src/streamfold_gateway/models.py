@@ -54,7 +54,7 @@ class ModelRoute:
         return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns the cost of a usage at the most expensive of the provider and its fallbacks; None if no price is
+        """Returns the cost of a usage at the highest price of the provider and its fallbacks; None if no price is
         known.
         """
         models = self._facts.endpoint_models(self.other)

@@ -160,7 +160,7 @@ class WorkerFactory:
             log.error("the configuration was not reloaded: %s", exc)
 
     def handle_signals(self) -> None:
-        """Installs handlers for stop signals, which pass a signal to the workers immediately, even during a reload."""
+        """Installs handlers that pass stop signals to the workers immediately, even during a reload."""
         stops: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -201,8 +201,8 @@ class Ledger:
         self.transactions.note(_MARK, (number, name, time()))
 
     def unmark(self, number: int) -> None:
-        """Removes the mark of a row whose request the server rejected without processing it. The request doesn't count
-        as a try.
+        """Marks a row as not sent, because the server rejected its request without processing it. The request doesn't
+        count as a try.
         """
         self.transactions.note(_UNMARK, (number,))
 

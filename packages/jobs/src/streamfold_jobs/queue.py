@@ -146,8 +146,8 @@ class RowQueue:
             self._states[number] = SENT
 
     async def unmark(self, row: Row) -> None:
-        """Removes the mark of a row whose request the server rejected without processing it. The request doesn't count
-        as a try.
+        """Marks a row as not sent, because the server rejected its request without processing it. The request doesn't
+        count as a try.
         """
         self.ledger.unmark(row.number)
         self._states[row.number] = 0

@@ -218,7 +218,6 @@ class ResponseStore:
 async def _parsed(data: bytes) -> Any:
     """Parses the JSON of a stored value. Raises ValueError if the JSON is invalid or nested too deeply.
 
-    `from_json` limits the nesting depth. The module `json` would recurse up to Python's recursion limit, where
-    finalizers fail.
+    `from_json` limits the nesting depth, unlike the module `json`, which recurses up to Python's recursion limit.
     """
     return await anyio.to_thread.run_sync(from_json, data) if len(data) > _LARGE else from_json(data)
