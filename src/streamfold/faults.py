@@ -437,7 +437,7 @@ def read_fault(text: str) -> Fault:
     """
     try:
         call = ast.parse(text.strip(), mode="eval").body
-        if isinstance(call, ast.Name):  # without arguments, the brackets may be left out
+        if isinstance(call, ast.Name):  # the parentheses are optional without arguments
             call = ast.Call(call, [], [])
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError("the syntax is not that of a call")

@@ -125,7 +125,7 @@ class _ChangedAnswer(WrappedAnswer):
             return
         if request is not given:
             self._source = forward_source(middleware.model, replace(self._arguments, request=request))
-        text, reasoning = list[str](), list[str]()  # of the delivered chunks
+        text, reasoning = list[str](), list[str]()  # of the chunks that were delivered
         try:
             async with AsyncExitStack() as stack:
                 batches = await stack.enter_async_context(self._opened(call_deltas))

@@ -41,7 +41,7 @@ def replay(
                 screen.chunk(chunk)
         for chunk in decoder.end(interrupted=recording.interrupted):
             screen.chunk(chunk)
-        decoder.close()  # raises what went wrong
+        decoder.close()  # raises the error of a failed response
         screen.end(decoder.reply)
 
 

@@ -155,5 +155,5 @@ class ProfilePricing:
 def _has_package() -> bool:
     try:
         return find_spec("genai_prices") is not None
-    except ImportError:  # of another finder of modules
+    except ImportError:  # a custom module finder failed
         return False

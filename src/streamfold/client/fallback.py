@@ -153,7 +153,7 @@ class _FallbackAnswer(WrappedAnswer):
                 return
             except APIError as error:
                 self._attempts += error.attempts
-                failed = error.retryable or isinstance(error, UpstreamError)  # not a limit of streamfold
+                failed = error.retryable or isinstance(error, UpstreamError)  # not an error of streamfold's own limits
                 may_continue = self._continue_text and failed and not hosted and not self._closed
                 may_switch = not begun or (may_continue and resume_problem(error) is None)
                 if not may_switch or not self._switch(error, continues=begun):
@@ -194,7 +194,7 @@ class _FallbackAnswer(WrappedAnswer):
         while self._healthy or self._cooling_down:
             if self._healthy:
                 position = self._healthy.popleft()
-                if self._policy.skip_reason(position) is not None:  # since this request began
+                if self._policy.skip_reason(position) is not None:  # the model has failed since this request began
                     self._attempts.append(self._skipped(position))
                     self._cooling_down.append(position)
                     continue

@@ -193,7 +193,7 @@ def _log_retry(info: RequestInfo, attempt: Attempt) -> None:
 
 def _log_finish(info: RequestInfo, reply: Reply) -> None:
     for warning in reply.warnings:
-        _logger.info("%s: warning %s", info.provider, warning.code)  # its detail may quote the answer
+        _logger.info("%s: warning %s", info.provider, warning.code)  # the detail may quote the answer
     timing, usage = reply.timing, reply.usage
     _logger.debug(
         "%s: finished reason=%s calls=%d seconds=%.3f input_tokens=%s output_tokens=%s request_id=%s",

@@ -96,7 +96,7 @@ class AnswerReader:
         self._reads_whole = False  # the rest is read as one complete answer
         self._has_delivered = False
         self._broke: APIConnectionError | None = None
-        self._finished_body: bytes | None = None  # of an answer that was fetched in one piece, and not read yet
+        self._finished_body: bytes | None = None  # an answer that was fetched as one JSON response, until it is read
 
     def continue_answer(self, decoder: StreamDecoder) -> list[StreamChunk]:
         """Appends this response to an answer that has earlier parts. Returns the chunks that have already arrived.
@@ -254,8 +254,8 @@ class NetworkStream:
         )
         self._decoder: StreamDecoder | None = None
         self._continuations = 0  # the requests after the first one
-        self._received: list[bytes] | None = None  # of a later part of which nothing has been shown yet
-        self._earlier_warnings: tuple[ReplyWarning, ...] = ()  # of the requests and responses of earlier parts
+        self._received: list[bytes] | None = None  # the bytes of a later part that hasn't delivered a chunk yet
+        self._earlier_warnings: tuple[ReplyWarning, ...] = ()  # about the requests and responses of earlier parts
         self._earlier_calls = 0  # tool calls that had begun in them
         self.reply: Reply | None = None
         self._failed = False
@@ -326,7 +326,7 @@ class NetworkStream:
                 return
         except APIError as error:
             self._failed = True
-            if not self._attempts.closed:  # after aclose() the broken connection is our own doing
+            if not self._attempts.closed:  # after `aclose`, the broken connection isn't an error
                 if self._decoder is not None and (self._continuations or self._decoder.part_ended):
                     received, self._received = self._received, None
                     if received and self._decoder.part_ended:

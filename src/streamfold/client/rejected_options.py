@@ -438,7 +438,7 @@ _SIGNATURE = re.compile(
     r"invalid\W+signature\W+in\W+thinking|thinking\W+(?:or\W+redacted_thinking\W+)?blocks[^.]*cannot be modified",
     re.IGNORECASE,
 )
-_CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`]*`|[^.`])*")  # at its end
+_CHANGE = re.compile(r"(?:The|A) (?:`[^`]*`|[^.`])*(?:differs|is missing)(?:`[^`]*`|[^.`])*")  # at the message's end
 
 
 def _refused_turns(

@@ -47,7 +47,7 @@ class Backoff:
         Args:
             failures: the number of earlier failures of the request, 0 after the first failure.
         """
-        grown = self.first * self.factor ** min(failures, 100)  # more would overflow
+        grown = self.first * self.factor ** min(failures, 100)  # larger powers would overflow
         return min(grown, self.longest) * (1 - self.jitter * random())  # noqa: S311 - spread, not secrecy
 
 

@@ -14,9 +14,9 @@ State: TypeAlias = dict[str, float]
 """The state of one limit, as a store contains it. A missing key means 0."""
 
 FIRST_RATE = 40.0  # requests per second
-DOUBLING = 1.0  # by how much each accepted request raises a rate that was never refused, or is far below a good one
+DOUBLING = 1.0  # each accepted request adds this to a rate that was never refused, or is far below a good rate
 INCREASE = (0.02, 0.5, 0.005)  # per second: this share of the rate, at most this many requests, at least this share
-DECREASE = (0.7, 0.97, 0.85)  # what is left of a rate at its first refusal, at a later one, and at one with Retry-After
+DECREASE = (0.7, 0.97, 0.85)  # factors of the rate after the first refusal, a later one, and one with Retry-After
 FAR, FLOOR = 0.75, 0.125  # shares of the last rate at which the server accepted a request
 _LEARNED = ("rate", "stated", "lowered", "good", "accepts")
 _LONGEST_WINDOW = 600.0  # seconds; longer ones are budgets, which are not spread evenly
@@ -75,7 +75,7 @@ def rates_from_headers(limit: RateLimit | None) -> tuple[float, float]:
     """
     if limit is None:
         return 0.0, 0.0
-    parts = limit.input_tokens or limit.output_tokens  # then `tokens` is the narrowest of several, not all tokens
+    parts = limit.input_tokens or limit.output_tokens  # then `tokens` isn't the sum but the narrowest of several limits
     return _per_second(limit.requests), 0.0 if parts else _per_second(limit.tokens)
 
 

@@ -23,8 +23,8 @@ QUIET = 5.0  # seconds without any batch; a longer time doesn't count for leases
 MEAN_OF = 30  # answers in a moving average
 LARGEST = 1e15  # money is exact up to there; larger numbers are ignored
 FARTHEST = 2 * DAY  # seconds ahead that a moment can be; unused limits expire after it
-MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and what begins with `x:` or `w:`
-MONEY = ("spent", "cost", "most")  # and what begins with `m:`
+MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and all fields that begin with `x:` or `w:`
+MONEY = ("spent", "cost", "most")  # and all fields that begin with `m:`
 
 
 @dataclass(slots=True)
@@ -392,7 +392,7 @@ def _reserve(state: State, now: float, ask: Reserve, batch: Batch) -> Grant:
         left = int(ask.budget - state["spent"])
         held = sum(money for field, money in state.items() if field[:2] == "m:" and f"x:{field[2:]}" in state)
         wanted = ask.money or (floor(get("most", 0) + 0.5) if "cost" in state else left)
-        expected = min(mean, ask.money) if ask.money else mean  # other requests may be of more expensive models
+        expected = min(mean, ask.money) if ask.money else mean  # other requests may use more expensive models
         if left <= 0 or expected > left or (held and wanted > left):
             return refused("reserved", POLL) if held else refused("budget", (state["day"] + 1) * DAY - now)
         cost = min(wanted, left)  # a single request may begin with less than it wants

@@ -59,7 +59,7 @@ MILLION = 1_000_000
 _AHEAD = 1.0  # seconds ahead that a time may be reserved: a later pause or rate doesn't change it
 _PREFETCHED = 10  # requests that are reserved at once
 _FIRST_TOKENS = 1000.0  # assumed for an answer before one is known
-_MOST_TOKENS = 10**12  # more than an answer can have used
+_MOST_TOKENS = 10**12  # no answer uses more
 _LONGEST_REST = 60.0  # seconds; if the server requests a longer pause, the caller gets an error
 _CHARGING = 3.0  # seconds that charging may take
 _UNCHANGED = Charge()  # the charge of a request that changes nothing in the store
@@ -124,7 +124,7 @@ class RateLimiter:
         self.label = name if label is None else label
         self._owns_store = isinstance(store, str)
         self._rate, self._token_rate = (rpm or 0.0) / 60, (tpm or 0.0) / 60
-        self._stated, self._stated_tokens = 0.0, 0.0  # by the server's headers
+        self._stated, self._stated_tokens = 0.0, 0.0  # the limits in the server's headers
         self._adapt = adapt
         self._burst = burst
         self._slots = max_concurrent or 0
@@ -179,7 +179,7 @@ class RateLimiter:
             return reservation
         self._waiting += 1
         try:
-            async with self._gate:  # one waits for its time, the others for this task: a new rate applies to them
+            async with self._gate:  # only one task waits for its time, so that a new rate applies to all others
                 return await self._next()
         finally:
             self._waiting -= 1

@@ -163,7 +163,7 @@ class SharedLimitStore:
                 if not self._active and not stop.is_set():
                     self._thread = None
                     break
-        with suppress(Exception):  # its connections are broken
+        with suppress(Exception):  # the connections may be broken
             self.store.close_idle()
 
 
@@ -249,8 +249,8 @@ class SharedSession:
             try:
                 await self._exchange(_Call(operation))
             except LimitStoreError:
-                pass  # it has been logged; it stays in the queue
-            except ConfigError as error:  # for example of a changed password: the answer has arrived anyway
+                pass  # logged already; the operation stays in the queue
+            except ConfigError as error:  # for example a changed password: the answer has arrived anyway
                 _logger.warning("limits could not be charged yet: %s", error)
         elif isinstance(operation, Charge):
             self._enqueue(operation)
@@ -317,7 +317,7 @@ class SharedSession:
         self._check_process()
         self._queue.append(call)
         self._shared.watch(self)
-        async with self._turn:  # one task sends, also for those that wait
+        async with self._turn:  # one task sends for all waiting tasks
             if not call.done:
                 await self._shared.run(partial(self.flush, call))
 
@@ -409,7 +409,7 @@ class SharedSession:
             queued = sum(charge.money for charge in charges if charge.day >= self._held.day)
             self._away = local, self._held.spent + queued
         spent, replicas = self._away[1], self._shared.replicas
-        if self._held.day < time() // DAY:  # it was spent on another day
+        if self._held.day < time() // DAY:  # the money was spent on another day
             spent = 0
         part = replace(
             ask,

@@ -26,14 +26,14 @@ _ONE_WRITE = 2**15  # bytes: a request up to this size is written whole or not a
 _HEAD = 100 * 1024  # bytes of a header, as in httpcore
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
 
-# The last one that fits counts: those further down are subclasses of those further up.
+# The last class that matches counts: later classes are subclasses of earlier ones.
 _ERRORS: tuple[tuple[type[Exception], type[httpx.TransportError]], ...] = (
     (aiohttp.ClientError, httpx.ReadError),
     (aiohttp.ClientPayloadError, httpx.RemoteProtocolError),
     (aiohttp.ClientResponseError, MalformedResponse),
     (aiohttp.ServerDisconnectedError, httpx.RemoteProtocolError),
     (aiohttp.InvalidURL, httpx.UnsupportedProtocol),
-    (TimeoutError, httpx.ConnectTimeout),  # the only timeout that aiohttp is given
+    (TimeoutError, httpx.ConnectTimeout),  # aiohttp has no other timeout
     (aiohttp.ClientConnectorError, httpx.ConnectError),
     (aiohttp.ClientProxyConnectionError, httpx.ProxyError),
     (aiohttp.ClientHttpProxyError, httpx.ProxyError),
@@ -47,7 +47,7 @@ def aiohttp_transport(*, verify: ssl.SSLContext, proxy: str | None) -> httpx.Asy
         verify: the TLS context for all connections.
         proxy: URL of an HTTP proxy for all requests.
     """
-    verify.set_alpn_protocols(["http/1.1"])  # as httpcore does: some servers want it
+    verify.set_alpn_protocols(["http/1.1"])  # as in httpcore: some servers require ALPN
     return _Transport(verify, proxy)
 
 
@@ -75,8 +75,8 @@ class _Transport(httpx.AsyncBaseTransport):
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS:
             response.close()
             raise MalformedResponse("the server switches to another protocol, which was not requested")
-        connection = response.connection  # None: the whole response has arrived
-        extensions = {} if connection is None else {"streamfold.connection": connection.transport}  # for its socket
+        connection = response.connection  # None if the response is complete
+        extensions = {} if connection is None else {"streamfold.connection": connection.transport}
         return httpx.Response(
             response.status, headers=list(response.raw_headers), stream=_Body(response), extensions=extensions
         )
@@ -132,7 +132,7 @@ class _Connector(aiohttp.TCPConnector):
             connection = await super().connect(*args, **options)
             transport, protocol = connection.transport, connection.protocol
             if transport is None or protocol is None:
-                return connection  # it is new and was closed at once: writing to it fails
+                return connection  # new, but already closed: writing the request fails
             guard = transport.get_protocol()
             if not isinstance(guard, _GuardedProtocol):
                 guard = _GuardedProtocol(transport, protocol)
@@ -230,12 +230,12 @@ class _Body(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         connection = self._response.connection
         if connection is None:
-            return  # it was released at the end of the body, or closed before
+            return  # the connection was released or closed
         transport = connection.transport
         self._response.close()
         if transport is not None:
             transport.abort()
-            await asyncio.sleep(0)  # in which the socket is closed
+            await asyncio.sleep(0)  # the event loop closes the socket
 
     def lost(self) -> None:
         """Wakes a waiting reader with an error. aiohttp 3.14 doesn't wake the reader if it closes the connection
@@ -252,9 +252,9 @@ class _Body(httpx.AsyncByteStream):
 
 def _mapped(exc: Exception) -> Exception:
     kinds = [kind for of, kind in _ERRORS if isinstance(exc, of)]
-    if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # of its parser, which is not public
+    if not kinds and type(exc).__module__.partition(".")[0] == "aiohttp":  # exceptions of aiohttp's private parser
         kinds = [MalformedResponse]
     if not kinds:
         return exc
-    message = getattr(exc, "message", exc)  # without the URL
+    message = getattr(exc, "message", exc)  # `exc.message` doesn't contain the URL
     return kinds[-1](" ".join(str(message).split()))

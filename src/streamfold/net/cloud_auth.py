@@ -82,7 +82,7 @@ class _ThreadedSigner(ABC):
         self._lock = Lock()
         self._credentials: Any = None
         self._generation = 0
-        self._refused = -1  # the newest generation that a server has refused
+        self._refused = -1  # the newest generation of credentials that a server has refused
 
     async def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Signature:
         return await to_thread.run_sync(self._locked, method, url, headers, body, abandon_on_cancel=True)
@@ -104,7 +104,7 @@ class _ThreadedSigner(ABC):
             if error is None:
                 raise
             clear_frames(exc)
-            raise error from None  # the frames of the library hold credentials
+            raise error from None  # the library's frames contain credentials
 
     @abstractmethod
     def _headers(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
@@ -228,7 +228,7 @@ def _google_request(
     return SimpleNamespace(status=response.status_code, headers=response.headers, data=response.content)
 
 
-_GOOGLE: Any = _google_request  # google-auth declares a class, but only calls it
+_GOOGLE: Any = _google_request  # google-auth expects an instance of a class, but only calls it
 
 
 class EntraSigner(_ThreadedSigner):
@@ -264,7 +264,7 @@ class EntraSigner(_ThreadedSigner):
         said = Redactor(guess=True).text(str(exc.args[0]) if exc.args else type(exc).__name__)
         if isinstance(exc, ServiceRequestError | ServiceResponseError):
             return APIConnectionError(f"Microsoft Entra ID could not be reached: {said}", retryable=True)
-        # The chain of credentials has one class for missing and for refused ones.
+        # The chain of credentials raises the same exception for missing and for refused credentials.
         if isinstance(exc, CredentialUnavailableError) or "failed to retrieve a token from the included" in said:
             return self._missing(
                 "run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET"
@@ -330,5 +330,5 @@ def may_be_expired(error: APIError) -> bool:
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # of its parent package
+    except ModuleNotFoundError:  # the parent package is missing
         return False

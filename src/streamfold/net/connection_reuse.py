@@ -30,13 +30,13 @@ from .timeouts_and_cancellation import event_loop, shut_down
 _BLANK_LINE = re.compile(rb"\n\r?\n")  # as h11 does, which also takes lines without a CR
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d\d\d)")
 _FIELD = re.compile(rb"\n(content-length|transfer-encoding):[ \t]*([^\r\n]*?)[ \t]*\r?(?=\n)", re.IGNORECASE)
-_FOLDED = re.compile(rb"\n[ \t]+[^ \t\r\n]")  # a field that goes on in the next line
+_FOLDED = re.compile(rb"\n[ \t]+[^ \t\r\n]")  # a field that continues on the next line
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;|\r?$)").match
 _PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n").match  # without an extension
-_LONGEST_HEAD = 100 * 1024  # what httpcore accepts
-_LONGEST_LINE = 64 * 1024  # of a chunk's size with its extensions, or of a trailer
-_SMALL = 2048  # bytes of a chunk: to copy a larger one takes longer
+_LONGEST_HEAD = 100 * 1024  # httpcore's limit
+_LONGEST_LINE = 64 * 1024  # bytes of a chunk's size with its extensions, or of a trailer
+_SMALL = 2048  # bytes; copying a larger chunk takes longer than parsing it
 KEEPALIVE_EXPIRY = 5.0  # seconds that an idle connection is kept: httpx's default
 
 
@@ -57,9 +57,9 @@ class ResponseFraming:
     def __init__(self) -> None:
         self.ended = True
         self.surplus = False
-        self._head: bytes | None = None  # what has arrived of it; None: it is complete
-        self._left: int | None = 0  # bytes of the body, or of the chunk with its line end; None: unknown
-        self._line: bytes | None = None  # the line that has begun; None: the body has no chunks
+        self._head: bytes | None = None  # the part that has arrived; None if the headers are complete
+        self._left: int | None = 0  # missing bytes of the body, or of the chunk with its line end; None if unknown
+        self._line: bytes | None = None  # the incomplete line; None if the body isn't chunked
         self._trailer = False  # whether the last chunk has arrived
 
     def begin(self) -> None:
@@ -83,7 +83,7 @@ class ResponseFraming:
                 return pieces
             data = data[found.end() - seen :]
             pieces.append(self._read_head(self._head[: found.end()]))
-        rest = self._left  # of the chunk that has begun
+        rest = self._left  # missing bytes of the current chunk
         if self._line == b"" and rest is not None and rest < len(data) and not (self._trailer or self.ended):
             whole, end = self._whole_chunks(data, rest)
             if whole:
@@ -139,7 +139,7 @@ class ResponseFraming:
         else:
             self._left = int(lengths.pop()) if lengths else None
             self.ended = self._left == 0
-        if len(fields) > 1 or any(b"," in value for _, value in fields):  # one length twice, or both: chunks count
+        if len(fields) > 1 or any(b"," in value for _, value in fields):  # several lengths, or chunks and a length
             first, _, rest = _FIELD.sub(b"", head).partition(b"\n")
             head = b"\n".join((first, stated + b"\r", rest))
         return head
@@ -193,7 +193,7 @@ class ResponseFraming:
                     self._left = None
                 return size_of
             line, at = data[at:end], end + 1
-            if self._line:  # two reads have cut the line
+            if self._line:  # the line began in an earlier read
                 line = self._line + line
                 self._line = b""
             left = self._read_line(line)
@@ -208,7 +208,7 @@ class ResponseFraming:
             return 0
         size = _CHUNK_SIZE(line)
         if size is None:
-            return None  # the parser will say what is wrong
+            return None  # the parser raises the error
         left = int(size[1], 16)
         self._trailer = not left
         return left + 2 if left else 0
@@ -233,7 +233,7 @@ def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, 
     Args:
         httpcore: the package `httpcore` or `httpcore2`. Both packages have the same interface.
     """
-    # A class that tests put in its place has no connections.
+    # If tests have replaced the class, there are no connections to check.
     if type(transport).__name__ == "AsyncHTTPTransport" and not hasattr(transport, "_pool"):
         name = type(transport).__module__.partition(".")[0]
         raise ConfigError(f"connections can't be checked with this version of {name}: install an older version")
@@ -302,7 +302,7 @@ class GuardedStream:
     async def write(self, *args: Any, **options: Any) -> None:
         if self._framing is not None and self._answered:  # another request begins
             if not self.is_silent():
-                raise self._httpcore.ConnectionNotAvailable  # the pool takes another connection
+                raise self._httpcore.ConnectionNotAvailable  # the pool uses another connection
             self._framing.begin()
             self._answered = False
         await self._inner.write(*args, **options)
@@ -361,7 +361,7 @@ def _is_silent(response: httpx.Response, network: Any) -> bool:
         if tls is not None and (event_loop() is None or has_decrypted(tls)):
             return False
         stream: Any = response.stream
-        # h11 keeps what arrived behind the response; httpx and httpcore have no public way to it.
+        # h11 keeps bytes that follow the response; httpx and httpcore have no public attribute for them.
         rest, _ = stream._stream._httpcore_stream._stream._connection._h11_state.trailing_data
         return not (rest or _has_queued(network) or is_readable(network.get_extra_info("socket")))
     except AttributeError:

@@ -33,9 +33,9 @@ from .transport_errors import describe, has_cause, is_malformed, is_network_erro
 
 T = TypeVar("T")
 
-_CLOSING = 5.0  # seconds: a dead peer must not hold a cancelled task
+_CLOSING = 5.0  # seconds: a peer that doesn't respond must not delay a cancellation
 _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never end
-# For the end of the body behind the end of the answer, so that the connection can be used again.
+# For the end of the body after the end of the answer, so that the connection can be reused.
 _DRAIN = Timeouts(connect=None, first_event=None, read=None, stall=None, total=0.1)
 
 # The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
@@ -76,14 +76,14 @@ class Exchange:
         self._steps = make_steps(loop)
         self.now = anyio.current_time if loop is None else loop.time
         self._response: httpx.Response | None = None
-        self._raw: AsyncIterator[bytes] | None = None  # the body as it is sent
-        self._body: AsyncIterator[bytes] | None = None  # without its codings; None: nothing more is read of it
-        self._socket: Any = None  # of the connection that only this body is read from
-        self._timer: ReadTimer | None = None  # ends it
-        self._timeout_error: APITimeoutError | None = None  # the one for which the timer has ended the connection
+        self._raw: AsyncIterator[bytes] | None = None  # the compressed body
+        self._body: AsyncIterator[bytes] | None = None  # the decompressed body; None at the end
+        self._socket: Any = None  # of the connection, if no other body is read from it
+        self._timer: ReadTimer | None = None  # shuts down the connection
+        self._timeout_error: APITimeoutError | None = None  # the reason why the timer has shut down the connection
         self._events = 0
         self._signature: Signature | None = None
-        self._at_end = False  # of the body
+        self._at_end = False  # whether the body was read to its end
         self.closed = False
         self.request_id: str | None = None
         self.rate_limit: RateLimit | None = None
@@ -170,7 +170,7 @@ class Exchange:
         except BaseException as exc:
             clear_frames(exc)
             raise
-        if self.closed:  # by another task, which could not end the generators that this one was in
+        if self.closed:  # closed by another task, which can't close generators that this task is running
             with suppress(Interrupted):
                 await make_steps(self._loop).run(partial(aclose_generators, self._raw), self.now() + _CLOSING)
             return None
@@ -197,7 +197,7 @@ class Exchange:
         self.closed, self._body = True, None
         if self._timer is not None:
             self._timer.close()
-            self._timer = None  # it refers to this exchange
+            self._timer = None  # a reference cycle
         await self._steps.end()
         response, self._response = self._response, None
         if response is None:
@@ -257,7 +257,7 @@ class Exchange:
         if codings:
             accepted = httpx.Headers(dict(self._request.headers)).get("accept-encoding", "")
             self.warnings = unrequested_codings(codings, accepted)
-        # Only with a client of ours is it certain that the read fails when the connection ends.
+        # Only with streamfold's own client is it certain that the read fails when the connection is shut down.
         extensions = response.extensions if self._request.own_client else {}
         connection = extensions.get("network_stream") or extensions.get("streamfold.connection")
         if connection is not None and self._loop is not None and response.http_version.startswith("HTTP/1"):
@@ -281,7 +281,7 @@ class Exchange:
                 raise self._timeouts.timeout(self.request_id) from None
         except ConfigError:
             raise
-        except APIError:  # of the body, or of the credentials
+        except APIError:  # an error of the body or the credentials
             if not self.closed:
                 raise
         except Exception as exc:
@@ -296,7 +296,7 @@ class Exchange:
     def _failed(self, exc: Exception) -> APIError:
         if isinstance(exc, ProtocolError):
             return exc
-        if isinstance(exc, httpx.InvalidURL | UnicodeError):  # of a client that was passed in: the URL was checked
+        if isinstance(exc, httpx.InvalidURL | UnicodeError):  # about the response: the request's URL is valid
             return APIConnectionError(f"the response's status line and headers can't be read: {type(exc).__name__}")
         if not is_network_error(exc):
             clear_frames(exc)
@@ -323,7 +323,7 @@ class Exchange:
 
     async def _status_error(self, response: httpx.Response) -> APIError | None:
         body = bytearray()
-        with suppress(APITimeoutError):  # the status matters more than a body that does not end
+        with suppress(APITimeoutError):  # the status is more important than an incomplete body
             try:
                 await self._run(partial(self._read_error_body, response, body), self.now() + _ERROR_BODY)
             except (APIConnectionError, ProtocolError) as exc:

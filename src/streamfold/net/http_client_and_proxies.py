@@ -71,7 +71,7 @@ def _httpx(transport: str, http2: bool) -> MakeTransport:
                 from .httpx2_transport import httpx2_transport
 
                 return httpx2_transport(verify, http2=http2, proxy=proxy)
-            import httpcore  # which httpx itself needs
+            import httpcore  # installed with httpx
 
             sender = httpx.AsyncHTTPTransport(verify=verify, http2=http2, proxy=proxy)
             guard_connections(sender, httpcore, verify, http2=http2, proxy=proxy)
@@ -251,7 +251,7 @@ class _BoundClient:
         try:
             self._closing.__anext__().send(None)
         except StopIteration:
-            return  # it is at its `yield`
+            return  # the generator is suspended at its `yield`
         raise RuntimeError("the generator that closes the connections did not begin")
 
     async def _close_at_end(self) -> AsyncGenerator[None]:

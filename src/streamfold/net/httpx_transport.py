@@ -51,7 +51,7 @@ class HTTPRequest(NamedTuple):
 
 def build_request(client: httpx.AsyncClient, wanted: HTTPRequest) -> httpx.Request:
     """Creates the httpx request. Raises ConfigError for a URL that httpx or the operating system can't use."""
-    if (url := _parsed_url(wanted.url)) is None:  # the errors of libraries would quote parts of the URL
+    if (url := _parsed_url(wanted.url)) is None:  # the libraries' errors would quote parts of the URL
         raise ConfigError("base_url is not a valid URL: check the host and the port")
     connect = wanted.timeouts.connect
     request = client.build_request(
@@ -136,11 +136,11 @@ async def aclose_generators(body: Any) -> None:
     with anyio.CancelScope() as scope:
         scope.cancel()
         try:
-            for _ in range(_MOST_BUFFERED):  # what has been read of it, then the cancelled wait for more
+            for _ in range(_MOST_BUFFERED):  # the buffered pieces, then the cancelled wait for more
                 await anext(body)
         except StopAsyncIteration:
             pass
-        except Exception as exc:  # a body that breaks off has ended, too
+        except Exception as exc:  # a body that fails has ended, too
             if not is_network_error(exc):
                 raise
 
@@ -172,7 +172,7 @@ class ConnectCleanup:
         self._given_up = _given_up.get(client, 0)
         self._is_sent = False
         self._stream: Any = None
-        self._forgotten: list[Any] = []  # connections that may have no pool
+        self._forgotten: list[Any] = []  # connections that the pool may have lost
         self._extensions = extensions
         self._extensions["trace"] = self._trace
 
@@ -186,7 +186,7 @@ class ConnectCleanup:
             del self._extensions["trace"]
         if not self._is_sent:
             _given_up[self._client] = _given_up.get(self._client, 0) + 1
-        if response is not None:  # its connection wasn't forgotten after all
+        if response is not None:  # the pool hasn't lost this connection
             used = response.extensions.get("network_stream")
             self._forgotten = [stream for stream in self._forgotten if stream is not used]
 
@@ -199,7 +199,7 @@ class ConnectCleanup:
         streams = [*self._forgotten, self._stream] if self._stream is not None else self._forgotten
         self._stream, self._forgotten = None, []
         for stream in streams:
-            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # then it is closed too
+            with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # closed already
                 await stream.aclose()
 
     async def _trace(self, step: str, info: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from ..types import RateLimit, RateLimitResource, RateLimitWindow
 
 _NAME = re.compile(r"(?:x-|anthropic-)?ratelimit-(.+)")
 _FIELDS = {"limit": "limit", "remaining": "remaining", "reset": "reset_after"}
-_RESOURCES: dict[tuple[str, ...], RateLimitResource] = {  # by the other words of a name, sorted
+_RESOURCES: dict[tuple[str, ...], RateLimitResource] = {  # by the remaining words of the header's name, sorted
     (): "requests", ("requests",): "requests", ("req",): "requests", ("tokens",): "tokens",
     ("input", "tokens"): "input_tokens", ("prompt", "tokens"): "input_tokens",
     ("output", "tokens"): "output_tokens", ("generated", "tokens"): "output_tokens",

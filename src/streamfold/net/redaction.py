@@ -47,7 +47,7 @@ def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
     for name, value in headers:
         lower = name.lower()
         if lower in ("cookie", "set-cookie"):
-            parts = value.split(";")[: 1 if lower == "set-cookie" else None]  # the rest are attributes
+            parts = value.split(";")[: 1 if lower == "set-cookie" else None]  # after the first `;` come attributes
             found += [part.partition("=")[2].strip() for part in parts]
         elif lower not in _PROTOCOL:
             found += [value.strip(), *value.split()[-1:], *_SIGNED_WITH.findall(value)]
@@ -94,7 +94,7 @@ def holds_secret(name: str, value: Any) -> bool:
     if name == "headers" and isinstance(value, dict):
         return all(isinstance(item, str) for item in value.values())
     plain = re.sub("[-_ ]", "", name)
-    if plain.lower() == "key":  # as often the key of a dictionary
+    if plain.lower() == "key":  # often the key of a dictionary, not an API key
         return False
     return isinstance(value, str) and _SECRET_MEMBER.fullmatch(plain) is not None
 
@@ -144,9 +144,9 @@ T = TypeVar("T")
 Span = tuple[int, int]
 
 HIDDEN = "***"
-_SHORTEST = 4  # characters; a shorter text is part of too many others
+_SHORTEST = 4  # characters; a shorter text occurs in too many other texts
 _SHORTEST_BASE64 = 6  # a shorter one is encoded in less than eight characters
-_DEEPEST = 100  # levels of a JSON value; deeper ones are hidden as a whole
+_DEEPEST = 100  # levels of a JSON value; deeper values are replaced completely
 _ESCAPES = re.compile(r"[\\%&+]")
 
 
@@ -294,7 +294,7 @@ def _without(text: str, start: int, spans: Sequence[Span]) -> str:
 # Several events may continue one string, and cut a secret in it. So secrets are looked for in the joined texts, whose
 # pieces are known with their places in the bytes.
 
-_PLACE = ("type", "item_id", "output_index", "content_index", "index")  # of an event's part in the answer
+_PLACE = ("type", "item_id", "output_index", "content_index", "index")  # fields that identify the part of the answer
 # A string, also one that the end of the text cuts, or a character that begins or ends something else.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
@@ -486,5 +486,5 @@ def _string(token: bytes) -> tuple[str, bool]:
         text = _CUT_ESCAPE.sub("", token.decode("utf-8", "ignore"))
     try:
         return json.loads(f'{text}"', strict=False), True
-    except ValueError:  # not JSON: no string of an answer
+    except ValueError:  # not JSON, so not a string of an answer
         return "", True

@@ -58,7 +58,7 @@ class StreamTimeouts:
         self.ends = inf if timeouts.total is None else now + timeouts.total
         self._answer_due = inf  # when the next part of the answer must have arrived
         self._read_at = now
-        self._has_begun = False  # whether anything of the answer has arrived
+        self._has_begun = False  # whether a part of the answer has arrived
 
     def start(self, now: float) -> None:
         """Starts the timeouts of one attempt. Must be called when the request is sent."""
@@ -173,7 +173,7 @@ class _TaskSteps:
             if not task.done():
                 self._interrupted = True
                 await _cancel(task)
-        except asyncio.CancelledError:  # of the caller
+        except asyncio.CancelledError:  # the caller was cancelled
             await _cancel(task)
             raise
         finally:
@@ -207,7 +207,7 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
             except asyncio.CancelledError as exc:
                 cancelled = exc
     if task.done() and not task.cancelled():
-        task.exception()  # else asyncio logs one that is never retrieved
+        task.exception()  # otherwise asyncio logs an exception that was never retrieved
     if cancelled is not None:
         raise cancelled
 
@@ -252,7 +252,7 @@ class ReadTimer:
 
     def __enter__(self) -> None:
         self._reading = True
-        if self._timer is None or self._due < self._timer.when():  # else it fires early, and `_check` sets it again
+        if self._timer is None or self._due < self._timer.when():  # otherwise it fires early, and `_check` restarts it
             self._set(self._due)
 
     def __exit__(self, *_: object) -> None:
@@ -284,7 +284,7 @@ def shut_down(connection: Any) -> None:
     Args:
         connection: a socket, or the socket object of an asyncio or uvloop transport.
     """
-    with suppress(OSError, ValueError):  # it is closed
+    with suppress(OSError, ValueError):  # closed already
         copy = socket.fromfd(connection.fileno(), connection.family, connection.type)
         try:
             copy.shutdown(socket.SHUT_RDWR)

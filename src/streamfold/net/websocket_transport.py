@@ -31,12 +31,12 @@ from .httpx_transport import sent_url
 from .transport_errors import MalformedResponse, is_network_error
 
 _PATH = "/responses"
-_OLDEST = 55 * 60.0  # seconds: servers close a connection after 60 minutes, whatever it does then
+_OLDEST = 55 * 60.0  # seconds: servers close every connection after 60 minutes
 _MOST_IDLE = 16  # connections: the one that was idle longest gets the next conversation
 _READ = 2**16  # bytes
 _CLOSING = 1.0  # seconds to tell the server that a connection is closed
 _ARRIVED = 0.001  # seconds to read what the event loop has read of an idle connection
-_REPEATS = 2  # of a message that a server refuses because of the connection's age or its last response
+_REPEATS = 2  # attempts to repeat a message that was refused because of the connection's age or last response
 _REFUSED = (400, 404, 409, 422)  # statuses of a request that the server does not accept as it is
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 # Headers of the POST request that don't belong in the handshake.
@@ -66,7 +66,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         self._other_requests = http
         self._opener = opener
         self._now = now or anyio.current_time
-        self._idle: list[_Connection] = []  # the one that was used last is the last one
+        self._idle: list[_Connection] = []  # the most recently used connection is the last one
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.method != "POST" or not request.url.path.endswith(_PATH):
@@ -116,7 +116,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:
         body = _Body(self, connection, turn, [event for event in first if isinstance(event, bytes)])
-        extensions = {"streamfold.connection": connection}  # for its socket
+        extensions = {"streamfold.connection": connection}
         if isinstance(error := first[-1], SocketError):
             headers = {"content-type": "application/json", **error.headers}
             body.pieces = [error.body]
@@ -143,7 +143,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         return same[0] if len(same) >= _MOST_IDLE else None
 
     async def _open(self, head: httpx.Request, request: httpx.Request) -> _Connection | httpx.Response:
-        for surplus in self._idle[: max(0, len(self._idle) - _MOST_IDLE + 1)]:  # of other keys or addresses
+        for surplus in self._idle[: max(0, len(self._idle) - _MOST_IDLE + 1)]:  # connections for other keys or URLs
             self._idle.remove(surplus)
             await surplus.aclose()
         key = b64encode(token_bytes(16))
@@ -274,7 +274,7 @@ class _Connection:
                     self._protocol.send_close(1000)
                 with anyio.move_on_after(_CLOSING):
                     await self._flush()
-            except Exception as exc:  # then it is closed already
+            except Exception as exc:  # closed already
                 if not is_network_error(exc):
                     raise
             finally:
@@ -294,7 +294,7 @@ class _Connection:
                 if frame.fin:
                     messages.append(bytes(self._begun))
                     self._begun.clear()
-        with suppress(httpcore.NetworkError):  # of a pong: the next read raises the error of the lost connection
+        with suppress(httpcore.NetworkError):  # a pong failed: the next read raises the error of the lost connection
             await self._flush()
         return messages
 
@@ -357,7 +357,7 @@ def _handshake(request: httpx.Request) -> httpx.Request:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers += [(name.encode(), value.encode()) for name, value in upgrade.items()]
     head = httpx.Request("GET", "http://localhost", headers=headers, extensions=request.extensions)
-    head.url = request.url  # as it is: its text may be another one, without secrets
+    head.url = request.url  # not as text, because `str` may leave out secrets
     return head
 
 

@@ -400,7 +400,7 @@ class RecordTransport(httpx.AsyncBaseTransport):
         self._open.discard(capture)
         recording = build_recording(capture, self._secrets, self._adapter, self._conversation)
         self._make_folder(capture.path.parent)
-        while capture.path not in self.written:  # no await: the task may be cancelled
+        while capture.path not in self.written:  # no `await` in this loop: the task may be cancelled
             try:
                 recording.save(capture.path, replace_older=self._name is not None)
                 self.written.append(capture.path)

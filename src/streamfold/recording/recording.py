@@ -318,8 +318,8 @@ def find_recording(name: str) -> Recording:
         ConfigError: the name is unknown. The message lists the known names.
     """
     package = Path(__file__).parents[1]
-    folders = [package / "fixtures"]  # in a wheel
-    if package.parent.name == "src":  # in a checkout, which has more of them
+    folders = [package / "fixtures"]  # the wheel's recordings
+    if package.parent.name == "src":  # a checkout contains more recordings
         folders.append(package.parents[1] / "fixtures")
     known: dict[str, Path] = {}
     for folder in folders:

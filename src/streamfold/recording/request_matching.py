@@ -89,7 +89,7 @@ class RecordedRequest:
             text = json.dumps(value, indent=2, ensure_ascii=False)
             try:
                 text.encode()
-            except UnicodeEncodeError:  # half a surrogate pair
+            except UnicodeEncodeError:  # the text contains half of a surrogate pair
                 text = json.dumps(value, indent=2)
         elif coding == "identity":
             with suppress(UnicodeDecodeError):

@@ -28,7 +28,7 @@ class _Record:
 
 @dataclass(slots=True)
 class _Owner:
-    records: OrderedDict[str, _Record] = field(default_factory=OrderedDict)  # those that were used last are at the end
+    records: OrderedDict[str, _Record] = field(default_factory=OrderedDict)  # most recently used records last
     size: int = 0
 
     def oldest(self, now: float) -> tuple[float, str]:

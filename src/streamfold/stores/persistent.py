@@ -40,7 +40,7 @@ class WriteBehindStore:
         self._waiting = MemoryStore(retention)
         self._waits = self._moving = False
         self._next = 0.0  # when waiting records are written at the earliest
-        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # of records: until when, for how long
+        self._paused: dict[tuple[str, str], tuple[float, float]] = {}  # by record: the end and the length of the pause
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
         waiting = await self._waiting.get(owner, keys) if self._waits else {}
@@ -103,7 +103,7 @@ class WriteBehindStore:
         values = {joined_key(name, part): value for part, value in parts.items()}
         try:
             await self.store.put(owner, values)
-        except StoreError:  # perhaps of this record alone: others come first then
+        except StoreError:  # the error may be about this record only, so others are written first
             pause = min(_LONGEST_PAUSE, 2 * self._paused.get((owner, name), (0.0, RETRY_SECONDS / 2))[1])
             self._paused[owner, name] = monotonic() + pause, pause
             raise
@@ -114,7 +114,7 @@ class WriteBehindStore:
         """Waits until the real store works again, then writes the buffered values to it. Runs until it is cancelled."""
         while True:
             await anyio.sleep(RETRY_SECONDS)
-            with suppress(StoreError):  # it has been logged when it went away
+            with suppress(StoreError):  # logged when the store failed
                 await self.move()
 
     async def aclose(self) -> None:

@@ -50,9 +50,9 @@ class ProcessLiveness:
             locked_file(path, "r+b").close()
         except FileNotFoundError:
             return False
-        except OSError:  # it is held
+        except OSError:  # another process holds the lock
             return True
-        with suppress(OSError):  # another process removes it too
+        with suppress(OSError):  # another process may have removed it
             path.unlink()
         return False
 

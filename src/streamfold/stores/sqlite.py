@@ -119,7 +119,7 @@ class PrivateDatabase:
                 self._open = None
 
     def _connect(self) -> sqlite3.Connection:
-        import sqlite3  # most programs need none
+        import sqlite3  # imported here, because most programs don't need it
 
         with ExitStack() as stack:
             try:

@@ -83,7 +83,7 @@ class ThreadedCalls:
         self._raised = failures
         self._threads = threads
         self.availability = Availability()
-        self._given_up: list[_Call[Any]] = []  # those that may still run
+        self._given_up: list[_Call[Any]] = []  # calls that may still run
 
     async def ask(self, ask: Callable[[], T]) -> T:
         """Runs a call in a thread and returns its result. Raises StoreError if the store can't be used."""
@@ -191,7 +191,7 @@ class ThreadedStore(ABC):
     @abstractmethod
     def delete_now(self, owner: str, key: str) -> bool: ...
     @abstractmethod
-    def runs_now(self, name: str) -> bool: ...  # for the name of another opening
+    def runs_now(self, name: str) -> bool: ...  # called with the name of another open store
     @abstractmethod
     def close_now(self) -> None: ...
 

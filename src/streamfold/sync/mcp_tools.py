@@ -51,7 +51,7 @@ class _Session:
         finally:
             opened.cancel()
         if self._task.done():
-            await self._task  # raises why it could not be opened
+            await self._task  # raises the error
 
     async def aclose(self) -> None:
         self._closing.set()

@@ -67,7 +67,7 @@ class Chunks(Generic[S]):
             self._thread.close(self._source)
 
     def __iter__(self) -> Self:
-        aiter(self._source)  # raises if it has been read to its end
+        aiter(self._source)  # raises an error if the stream was read to its end
         return self
 
     def __next__(self) -> StreamChunk:
@@ -147,7 +147,7 @@ class ChatStream(Chunks[AsyncChatStream]):
             return super()._run(function)
         except APIError as error:
             resume = error.continuation
-            if resume is not None:  # what it returns is to be read here
+            if resume is not None:  # returns an asynchronous stream, which is converted here
                 error.continuation = lambda failed: ChatStream(self._owner, self._thread, resume(failed))
             raise
 

@@ -54,7 +54,7 @@ class LoopThread:
     def __init__(self, model: ChatModel) -> None:
         self.closed = False
         self._model = model
-        self._open: WeakSet[Closeable] = WeakSet()  # used on the loop alone
+        self._open: WeakSet[Closeable] = WeakSet()  # used only in the event loop's thread
         self._lock = threading.RLock()  # a signal handler or a finalizer may call `stop` during a call
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
@@ -72,7 +72,7 @@ class LoopThread:
             StreamfoldError: the thread was stopped, or the method was called from the thread itself or after a fork.
             Exception: the function raised this exception.
         """
-        future: Future[T] = Future()  # made first, so that an interruption at any moment can cancel it
+        future: Future[T] = Future()  # created first, so that an interruption can cancel it at any time
         try:
             self._submit(future, step, source)
             while _POLL_SECONDS is not None and not future.done():  # `wait` never returns a cancelled one as done
@@ -167,7 +167,7 @@ class LoopThread:
         # anyio imports its backend at its first use. If that were the closing after Ctrl-C, the program would end with
         # exit code 1: compiling in a thread makes CPython forget the interruption.
         anyio.get_cancelled_exc_class()
-        async with AsyncExitStack() as stack:  # from the last one to the first
+        async with AsyncExitStack() as stack:  # closes in reverse order
             stack.push_async_callback(asyncio.get_running_loop().shutdown_asyncgens)
             stack.push_async_callback(_end_tasks)
             stack.push_async_callback(self._model.aclose)

@@ -89,7 +89,7 @@ def expected_differences(expect: Mapping[str, Any], outcome: Outcome) -> list[st
         found["message"] = outcome.message
     calls = outcome.tool_calls if isinstance(outcome, Reply) else []
     for want, call, made in zip(expect.get("calls", []), found.get("calls", []), calls, strict=False):
-        if isinstance(want["arguments"], Mapping):  # what the text means, instead of the text
+        if isinstance(want["arguments"], Mapping):  # compare the parsed arguments instead of their text
             call["arguments"] = made.arguments
         if "id" not in want:
             del call["id"]

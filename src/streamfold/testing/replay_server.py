@@ -33,7 +33,7 @@ from ..urls import is_loopback
 _PATHS = ("/chat/completions", "/responses", "/messages", ":streamGenerateContent", ":generateContent")
 _BODY_BYTES = 64 * 1024 * 1024
 _LINGER = 1.0  # seconds that a client has to read a refusal
-_RESET = struct.pack("ii", 1, 0)  # no time to linger: unsent data is discarded, and the client gets a RST
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds: unsent data is discarded, and the client gets a RST
 
 
 @asynccontextmanager
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _wait(self, seconds: float) -> None:
         if seconds == math.inf:
-            while self.connection.recv(65_536):  # until the client leaves
+            while self.connection.recv(65_536):  # until the client closes the connection
                 pass
         elif seconds and self.server.stopping.wait(seconds):
             raise ConnectionAbortedError

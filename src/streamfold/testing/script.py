@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-_WORD = re.compile(r"\s*\S+|\s+")  # with the space before it, as tokenizers cut
+_WORD = re.compile(r"\s*\S+|\s+")  # a word with the space before it, as in tokenizers
 
 How: TypeAlias = Literal["status", "event", "cut", "broken", "timeout", "empty", "garbage"]
 
@@ -282,7 +282,7 @@ def fail(
 def _of_instance(error: StreamfoldError, message: str | None, code: str | None, retry_after: float | None) -> Fail:
     text = message or (error.message if isinstance(error, APIError) else str(error))
     if isinstance(error, APIStatusError):
-        text = text.removesuffix(f" (HTTP {error.status_code})")  # which is added when it is raised
+        text = text.removesuffix(f" (HTTP {error.status_code})")  # the suffix is added again when the error is raised
         wait = error.retry_after if retry_after is None else retry_after
         return Fail("status", text, error.status_code, code=code or error.code, retry_after=wait)
     if isinstance(error, UpstreamError):

@@ -121,7 +121,7 @@ def _last_turn(state: str, journal: CallJournal, owner: str) -> tuple[str, int, 
 
 async def _result(journal: CallJournal, key: CallKey, turn: TurnCalls) -> Message:
     # A waiting tool call is denied.
-    if turn[key.call].status == "started":  # without a journal there was no claim
+    if turn[key.call].status == "started":  # without a journal, the tool call was never claimed
         stored = await journal.result(key.text)
         found = None if stored is None else ToolResult.from_json(key.call, stored)
     else:

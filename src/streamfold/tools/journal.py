@@ -34,7 +34,7 @@ from .tool_results import ToolResult
 
 T = TypeVar("T")
 
-KEEP_DAYS = 30.0  # for which a journal keeps what it knows of a run that has ended
+KEEP_DAYS = 30.0  # days for which a journal keeps the entries of an ended run
 _LASTING = Retention(entries=2**53, size=2**60, age=1e12, evicts=False)  # a full store refuses a claim
 _DAY = 86_400.0
 _PAUSES = (0.1, 1.1, 1.1)  # seconds before a store is tried again; one that has failed refuses calls for a second
@@ -163,7 +163,7 @@ class FileJournal:
             return
         self._swept = now
         for run in self._directory.iterdir():
-            with suppress(FileNotFoundError, NotADirectoryError):  # it has not ended, or another process deletes it
+            with suppress(FileNotFoundError, NotADirectoryError):  # the run hasn't ended, or its files were deleted
                 # A day longer than saved states, because one may have been resumed just before it expired.
                 if (run / "ended").stat().st_mtime < now - (self.keep_days + 1) * _DAY:
                     shutil.rmtree(run)
@@ -310,7 +310,7 @@ async def claim_answer(journal: CallJournal, key: CallKey) -> None:
 async def _claim(journal: CallJournal, key: CallKey, nonce: str) -> bool:
     # After a failed claim, only a run that is resumed from this state can repeat the claim.
     place = key.text
-    for link in (*key.unanswered, nonce):  # each nonce claims the key of the one before it
+    for link in (*key.unanswered, nonce):  # each nonce claims the key of the previous nonce
         if not await _retried(partial(journal.claim, place, link)):
             return False
         place = f"{place} {link}"
@@ -450,7 +450,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of a file system that can't
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # the file system doesn't support it
             raise
     finally:
         os.close(descriptor)

@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 OnProgress: TypeAlias = Callable[[str, float, float | None, str | None], object | Awaitable[object]]
 
-_MAX_RESTARTS = 3  # in succession, without a call that had a result
+_MAX_RESTARTS = 3  # restarts in a row without a successful tool call
 _MAX_TEXT = 4_000  # characters of a description, and of an error
 _MAX_TOOLS = 10_000
 _MAX_EVENT = 64 * 2**20  # bytes of a message over HTTP
 _MAX_ERROR_OUTPUT = 16_384  # bytes of a server's standard error that are kept
-_LAST_LINES = 5  # of them, in an error
+_LAST_LINES = 5  # lines of standard error in an error message
 _CLOSE_SECONDS = 10.0  # a server has 2 seconds to end, and 2 more after SIGTERM
 _NAME = re.compile(r"[\w./:-]{1,128}")
-_CONNECTION_LOST = (-32000, -32600, 32600)  # of the SDK: the connection was closed, or the server has ended the session
+_CONNECTION_LOST = (-32000, -32600, 32600)  # the SDK's codes for a closed connection and an ended session
 _WORD_JOINER = "\u2060"  # invisible, and no special token has one
 
 _logger = logging.getLogger("streamfold.tools")
@@ -536,7 +536,7 @@ class _ErrorOutput:
                 self._kept = (self._kept + piece)[-_MAX_ERROR_OUTPUT:]
                 # `sys.stderr` has no file in notebooks and under pytest; this one is None without a console.
                 if sys.__stderr__ is not None:
-                    with suppress(OSError, ValueError):  # it is closed: there is nothing left to show it on
+                    with suppress(OSError, ValueError):  # standard error is closed
                         sys.__stderr__.buffer.write(piece)
                         sys.__stderr__.buffer.flush()
 
@@ -549,7 +549,7 @@ class _ErrorOutput:
     def last_lines(self, redactor: Redactor) -> list[str]:
         lines = self._kept.decode("utf-8", "replace").splitlines()
         if len(self._kept) == _MAX_ERROR_OUTPUT:
-            del lines[0]  # its beginning is missing, and may be that of a secret
+            del lines[0]  # the beginning of this line is missing, and may be a secret's
         lines = redactor.text("\n".join(lines)).splitlines()
         return [line[:500] for line in lines if line.strip()][-_LAST_LINES:]
 
@@ -639,7 +639,7 @@ def _plain_text(text: str) -> str:
         for char in text
     )
     tokens = any_special_token()
-    while tokens.search(text):  # they may overlap
+    while tokens.search(text):  # special tokens may overlap
         text = tokens.sub(lambda found: found[0][0] + _WORD_JOINER + found[0][1:], text)
     return text
 

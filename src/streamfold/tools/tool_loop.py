@@ -71,7 +71,7 @@ T = TypeVar("T")
 _logger = logging.getLogger("streamfold.tools")
 
 _MAX_TURNS = 10
-_MAX_ANSWERS = 3  # that are requested until one is of the output type
+_MAX_ANSWERS = 3  # final answers that are requested until one matches the output type
 _NO_TURN_LEFT = "not run: the limit of turns was reached"
 
 # answered: the last turn has no calls, and its stream may not have ended. read: nothing is left to read. closed: by the
@@ -209,7 +209,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._model = model
         self._settings = settings
         self._began = resumed.began if resumed and resumed.run_id else time()
-        self._tools = self._current_tools()  # those of the current turn
+        self._tools = self._current_tools()  # the tools of the current turn
         self._status: _Status = "running"
         self._turns = 0
         self._continued: set[str] = set()  # keys of signed approvals, and of the runs that had asked for them
@@ -223,7 +223,7 @@ class ToolRun(AsyncIteration, AsyncContext):
         self._watched: list[tuple[str, Watcher, str | None]] = []
         self._stream: ChatStream | None = None
         self._output: Any = None
-        self._misfit: InvalidReplyError | None = None  # of the last answer, if it is not of `output_type`
+        self._misfit: InvalidReplyError | None = None  # set if the last answer doesn't match `output_type`
         self._misfits = 0
         if resumed is not None:
             self._restore(resumed)
@@ -623,7 +623,7 @@ class ToolRun(AsyncIteration, AsyncContext):
 
         async with anyio.create_task_group() as group:
             for call in ready:
-                if self._settings.journal is None:  # otherwise it starts once it has been claimed
+                if self._settings.journal is None:  # with a journal, it starts after the claim
                     self._turn[call].status = "started"
                 if self._settings.request_options.get("parallel_tool_calls") is not False:
                     group.start_soon(run, call)

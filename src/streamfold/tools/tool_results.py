@@ -88,7 +88,7 @@ async def run_call(call: ToolCall, tools: Mapping[str, Tool], on_tool_error: OnT
         stopped.__cause__ = exc
         return _error(call, await _explain(call, stopped, on_tool_error, "an awaited operation was cancelled"))
     except Exception as exc:
-        if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # its text is written for the model
+        if isinstance(exc, InvalidToolArgumentsError) and exc.call is call:  # the exception's text is for the model
             return _error(call, str(exc))
         return _error(call, await _explain(call, exc, on_tool_error))
     try:
