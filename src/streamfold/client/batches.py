@@ -99,7 +99,7 @@ class BatchClient:
         self.account = account_digest(profile)
 
     def request(self, params: ChatParams) -> BatchRequest:
-        """Converts the arguments of `chat` to a request for a batch. Raises ConfigError for invalid ones."""
+        """Converts the arguments of `chat` to a request for a batch. Raises ConfigError for invalid arguments."""
         if params.extra_headers:
             raise ConfigError("extra_headers: a request in a batch can't have headers")
         call = PreparedCall.of(self._endpoint, replace(params, many_conversations=True), batched=True)

@@ -156,7 +156,7 @@ class Notifier:
                     around.__exit__(None, None, None)
 
     def notify(self, name: str, *details: object) -> None:
-        """Calls the function with this name of each `Hooks` object, and logs its exceptions."""
+        """Calls the hook with this name in each `Hooks` object, and logs its exceptions."""
         for hooks in self._hooks:
             if (hook := getattr(hooks, name)) is not None:
                 with _logged_failure(self.info, name):

@@ -56,8 +56,8 @@ def reserving_parts(reserve: _PartReserver) -> Iterator[None]:
     such as the budget of a gateway key.
 
     Args:
-        reserve: an async function that is called with the reply to the previous request. If it raises an exception, the
-            answer ends with this exception.
+        reserve: an async function that is called with the reply to the previous request. If `reserve` raises an
+            exception, the answer ends with this exception.
     """
     token = _part_reserver.set(reserve)
     try:

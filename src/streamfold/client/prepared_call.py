@@ -239,8 +239,8 @@ class PreparedCall:
         """Checks that the server continued the stored answer to which the request refers.
 
         Args:
-            previous: the id of the answer that the server continued. "" means that it continued no answer. None means
-                that the server doesn't report the id.
+            previous: the id of the answer that the server continued. "" means that the server continued no answer. None
+                means that the server doesn't report the id.
 
         Raises:
             UpstreamError: the server continued no answer, so the model hasn't seen the whole conversation.

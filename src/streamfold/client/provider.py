@@ -225,8 +225,8 @@ class Provider(BaseChatModel):
     async def compact(
         self, messages: Messages, tools: Iterable[ToolLike] | None = None, **options: Unpack[ChatOptions]
     ) -> Compaction:
-        """Asks the provider to compact a conversation, and returns the shorter conversation. In it, a compaction
-        replaces the earlier turns: the provider's summary, which may be encrypted.
+        """Asks the provider to compact a conversation, and returns the shorter conversation. A compaction, which is the
+        provider's summary and may be encrypted, replaces the earlier turns.
 
             history = (await provider.compact(history, tools)).messages
 

@@ -28,7 +28,8 @@ def current_rate(state: State, stated: float, start: float, accepted: int) -> fl
     Args:
         stated: the rate in the configuration or in the server's headers; 0 if unknown.
         start: the first rate to try if `stated` is unknown; 0 for no limit.
-        accepted: the number of requests that the server has accepted since the last call. Each of them raises the rate.
+        accepted: the number of requests that the server has accepted since the last call. Each accepted request raises
+            the rate.
     """
     if "rate" in state and state.get("stated", 0) != stated:
         forget_rate(state)  # the stated rate has changed

@@ -123,7 +123,7 @@ Operation: TypeAlias = Reserve | Charge | PauseSending
 
 @dataclass(slots=True)
 class Batch:
-    """The operations of one limiter. A store applies all of them in one step. If a batch is sent twice, the store
+    """The operations of one limiter. A store applies all operations in one step. If a batch is sent twice, the store
     applies it only once.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""`RateLimiter` and `Reservation`: they wait until a request may be sent, and charge the request's usage."""
+"""`RateLimiter` waits until a request may be sent. `Reservation` charges the request's usage to the limits."""
 
 from __future__ import annotations
 

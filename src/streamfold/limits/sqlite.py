@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS batches (
 
 class SQLiteLimitStore(LimitStore):
     """Counts requests, tokens and costs in an SQLite file. Only the current user may read the file. The first use opens
-    it.
+    the file.
 
     Args:
         path: the path of the file.

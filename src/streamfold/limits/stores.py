@@ -20,7 +20,7 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts requests, tokens and costs of each limit, by its name. The methods block. Any thread may call them.
+    """Counts requests, tokens and costs of each limit, by its name. The methods block, and any thread may call them.
 
     Attributes:
         prefetch_seconds: the period, in seconds, for which one batch may reserve several requests.
@@ -43,7 +43,7 @@ class LimitStore(ABC):
         """
 
     def close_idle(self) -> None:  # noqa: B027 - most stores have nothing to close
-        """Closes idle connections. A limiter calls this when it hasn't used the store for some seconds."""
+        """Closes idle connections. Limiters call this method after some seconds without requests."""
 
     @abstractmethod
     def close(self) -> None:

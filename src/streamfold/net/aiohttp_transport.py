@@ -115,7 +115,7 @@ class _Transport(httpx.AsyncBaseTransport):
 
 
 def _forget(session: aiohttp.ClientSession) -> None:
-    """Closes the connections of a garbage-collected session. If aiohttp closed them, it would also log an error."""
+    """Closes the connections of a garbage-collected session, before aiohttp closes them and logs an error."""
     connector = session.connector
     session.detach()
     if connector is not None:

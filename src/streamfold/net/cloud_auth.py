@@ -65,7 +65,7 @@ class Signer(Protocol):
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Discards the credentials of a signature that the server refused. The signer then looks for new ones."""
+        """Discards the credentials of a signature that the server refused. The signer then looks for new credentials."""
         ...
 
 
@@ -298,8 +298,8 @@ def make_signer(auth: str, provider: str, *, audience: str | None = None, key_va
         provider: the provider's name, for errors.
         audience: the name of the AWS service or the scope of the access token. None means the default of this kind of
             authentication.
-        key_variables: environment variables that may contain an API key. Errors suggest them as an alternative to cloud
-            credentials.
+        key_variables: environment variables that may contain an API key. Errors suggest these variables as an
+            alternative to cloud credentials.
 
     Raises:
         NotConfiguredError: the cloud vendor's library is not installed.

@@ -1,4 +1,4 @@
-"""Decides whether a connection may be reused: where a response ends, and whether bytes arrived after it.
+"""Finds where a response ends and whether bytes arrived after it, to decide whether a connection may be reused.
 
 A connection is reused only if it is silent, which means that no bytes have arrived after the response. Otherwise such
 bytes would be read as the response to the next request, which RFC 9112, section 9.2, forbids. A server or a proxy may

@@ -56,7 +56,7 @@ class Exchange:
     Attributes:
         request_id: the server's id for the request, from the response headers.
         rate_limit: the rate limits in the response headers.
-        redactor: removes the request's secrets from texts, including its signature.
+        redactor: removes the request's secrets, including its signature, from texts.
         closed: True after `aclose` was called.
         now: a function that returns the event loop's time in seconds.
         warnings: warnings about the response. The warnings are available after `open`.

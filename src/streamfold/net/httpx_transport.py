@@ -126,7 +126,8 @@ class _RequestBody(httpx.ByteStream):
 
 
 async def aclose_generators(body: Any) -> None:
-    """Closes the nested generators of a response body, the innermost first. Does nothing while a task is running them.
+    """Closes the nested generators of a response body, the innermost first. Does nothing while a task is running the
+    generators.
 
     On asyncio, call this function only in a task that streamfold has created, because the function cancels its own task
     for a moment.

@@ -134,8 +134,8 @@ KEY_PATTERNS = dict(_patterns())
 
 @cache
 def key_pattern(start: str) -> re.Pattern[str]:
-    """Returns the compiled pattern of API keys that have this prefix. Each is compiled when it is first needed, because
-    compiling is slow.
+    """Returns the compiled pattern of API keys that have this prefix. A pattern is compiled when it is first needed,
+    because compiling is slow.
     """
     return re.compile(KEY_PATTERNS[start], re.ASCII)
 
@@ -168,7 +168,7 @@ class Redactor:
         return "<Redactor>"
 
     def with_secrets(self, secrets: Iterable[str], *, guess: bool = False) -> Redactor:
-        """Returns a redactor that removes these secrets and those of this redactor."""
+        """Returns a copy of this redactor that removes additional secrets."""
         return Redactor((*self._given, *secrets), guess=guess or self._guess)
 
     def spans(self, text: str) -> list[Span]:
@@ -301,7 +301,7 @@ _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
 class Replacement(NamedTuple):
-    """The bytes of a body from `start` to `end` that are replaced, and the bytes that replace them."""
+    """Replaces the bytes of a body from `start` to `end` by the bytes `new`."""
 
     start: int
     end: int

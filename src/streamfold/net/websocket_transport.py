@@ -111,7 +111,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         await self._other_requests.aclose()
 
     def release(self, connection: _Connection) -> None:
-        """Returns a connection to the idle connections after its answer has ended."""
+        """Adds a connection to the idle connections after its answer has ended."""
         self._idle.append(connection)
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:

@@ -240,8 +240,8 @@ def _changed(body: bytes, cuts: Sequence[Cut], splices: Sequence[Replacement]) -
 
 
 def failure_in(recording: Recording) -> str | None:
-    """Returns a description of how a recorded response failed: its HTTP status, its early end or its error. Returns
-    None if the response succeeded.
+    """Returns the reason why a recorded response failed: its HTTP status, its early end or its error. Returns None if
+    the response succeeded.
     """
     answer = f"the response {recording.name.rpartition('/')[2]}"
     if recording.status >= 400:

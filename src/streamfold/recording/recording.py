@@ -127,8 +127,8 @@ class Recording:
         complete: True if the response was recorded to its end.
         ended: the reason why the recording is incomplete.
         encoding: the compression method with which the server sent the body.
-        source: `recorded` if it comes from a running server, `documented` if it was written from a vendor's
-            documentation, `synthesised` if it was written as a test case. None if unknown.
+        source: `recorded` from a running server, `documented` from a vendor's documentation, or `synthesised` as a test
+            case. None if unknown.
         shows: one sentence about what the recording shows.
         origin, date, link, request, notes: a description of the recording's origin.
         conversation: an id that is the same for all recordings of a conversation.

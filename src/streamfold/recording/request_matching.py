@@ -31,7 +31,7 @@ class ReplayMismatch(ConfigError):
     """A request differs from the recorded request.
 
     Attributes:
-        diff: the difference between the two requests. If their bodies differ, it is a unified diff of the bodies.
+        diff: the difference between the two requests. If the bodies differ, `diff` is a unified diff of the bodies.
     """
 
     def __init__(self, message: str, diff: str) -> None:
@@ -100,7 +100,7 @@ class RecordedRequest:
 def diff_requests(recorded: SentExchange, request: RecordedRequest, ignore: Sequence[re.Pattern[str]] = ()) -> str:
     """Returns the difference between a new request and a recorded request, or "" if they are equal.
 
-    Of the URL, only the last part of the path is compared, because servers may have different base URLs.
+    Only the last part of the URL's path is compared, because servers may have different base URLs.
 
     Args:
         ignore: patterns for texts that may differ, such as a date.

@@ -24,7 +24,7 @@ _logger = logging.getLogger("streamfold.stores")
 
 
 class WriteBehindStore:
-    """A `Store` that buffers values in memory while the real store is down, and writes them when it works again.
+    """A `Store` that buffers values in memory while the real store is down, and writes them later.
 
     `keep_trying` or the next successful `put` writes the buffered values to the real store. A `put` with `new=True` is
     never buffered, because only the real store knows which keys exist.

@@ -1,4 +1,4 @@
-"""Locks files. By means of such locks, a process finds out which other processes are still running."""
+"""Locks files, so that a process can find out which other processes are still running."""
 
 from __future__ import annotations
 

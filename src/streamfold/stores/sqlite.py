@@ -71,7 +71,7 @@ class PrivateDatabase:
         ConfigError: the folder of the file doesn't exist.
 
     Attributes:
-        lock: a lock. A thread must hold it while it uses the file.
+        lock: a lock. A thread must hold the lock while it uses the file.
     """
 
     def __init__(

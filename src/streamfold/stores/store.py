@@ -87,7 +87,7 @@ class Store(Protocol):
         ...
 
     async def parts(self, owner: str, key: str, after: str = "") -> Mapping[str, bytes]:
-        """Returns those parts of a record whose names sort after the string `after`, in the order of their names."""
+        """Returns the parts of a record whose names sort after the string `after`, ordered by name."""
         ...
 
     async def delete(self, owner: str, key: str) -> bool:

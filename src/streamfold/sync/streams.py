@@ -1,4 +1,4 @@
-"""Response streams and tool runs for synchronous code. A plain `for` loop reads them."""
+"""Response streams and tool runs that synchronous code reads with a plain `for` loop."""
 
 from __future__ import annotations
 

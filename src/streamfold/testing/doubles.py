@@ -46,7 +46,7 @@ class SentRequest:
 
     Attributes:
         model: the requested model.
-        messages: the conversation. If the application passed a string, it is one user message.
+        messages: the conversation. A string that the application passed is one user message.
         tools: the tools, as `Tool` objects.
         tool_choice: "auto", "none", "required", or a `NamedTool`.
         options: the chat options, such as the temperature.

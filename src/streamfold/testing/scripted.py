@@ -200,7 +200,7 @@ class ScriptedProvider(ProviderDouble):
     Args:
         turns: one turn for each request, in order. A turn is a text, a step (`say`, `think`, `call`, `refuse`, `usage`,
             `finish`, `pause`, `fail`), or a list of texts and steps. A turn can also be a function that is called with
-            the `SentRequest` and returns one of these.
+            the `SentRequest` and returns such a turn.
         then: the turn for each request after the last turn. By default, such a request raises ScriptError.
         provider: the provider to replace; see `Provider.from_config`. The double uses the provider's wire format,
             quirks and dialect, but neither its API key nor its base URL. Default: Chat Completions without quirks.

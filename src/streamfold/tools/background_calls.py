@@ -38,7 +38,7 @@ class BackgroundCalls:
         return bool(self._running)
 
     def start(self, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> None:
-        """Starts a tool call in the background. If it raises an exception, `take` raises this exception."""
+        """Starts a tool call in the background. If the tool call raises an exception, `take` raises this exception."""
         started = _Running(call)
         self._running.append(started)
 

@@ -264,7 +264,7 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
         run: a function that runs the tool call.
 
     Returns:
-        The result. If the journal can't store it, streamfold logs the error and returns the result anyway.
+        The result. If the journal can't store the result, streamfold logs the error and returns the result anyway.
 
     Raises:
         CallInDoubtError: another run has claimed the tool call, and there is no result yet.

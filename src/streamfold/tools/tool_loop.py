@@ -1,4 +1,4 @@
-"""`run_tools` and `resume_tools`: they stream the model's turns, and run the tool calls between the turns."""
+"""`run_tools` and `resume_tools` stream the model's turns, and run the tool calls between the turns."""
 
 from __future__ import annotations
 
