@@ -118,15 +118,16 @@ class _Unstable:
 
 
 _UNSTABLE = (
-    # Reminders behind the results of tools, which are missing in the next request. Those in the first turn of the user
-    # hold the user's own files, and stay.
+    # Reminders after tool results, which are missing in the next request. Reminders in the user's first turn contain
+    # the user's own files, and stay.
     _Unstable(
         "Claude Code 2.1",
         re.compile(r"(?:\s*<system-reminder>(?:(?!</?system-reminder>).)*</system-reminder>)+\s*", re.DOTALL),
         "user",
         after_results=True,
     ),
-    # A line before its instructions with a checksum that changes with every request (ggml-org/llama.cpp#21793).
+    # A line before the agent's instructions, with a checksum that changes with every request
+    # (ggml-org/llama.cpp#21793).
     _Unstable(
         "Claude Code 2.1",
         re.compile(r"x-anthropic-billing-header:[^\r\n\v\f\x1c-\x1e\x85\u2028\u2029]*\n?"),

@@ -124,7 +124,7 @@ class ProfilePricing:
             if cost is None or (total is not None and cost.currency != total.currency):
                 return None
             total = cost if total is None else total + cost
-        # Of a replaced model, the first one may have cost something.
+        # If a model replaced another one, the first model may also have cost something.
         return replace(total, estimated=True) if total and replaced else total
 
     def _by_package(self, usage: Usage, prices: ModelPrices, served: str | None = None) -> Cost | None:
@@ -145,7 +145,7 @@ class ProfilePricing:
                 )
             except (LookupError, ValueError):  # the provider or model is unknown; the counts contradict each other
                 continue
-            # The package has one price for cache writes, however long they are kept.
+            # The package has only one price for cache writes, whatever their lifetime.
             estimated = hour_writes(usage.raw) > 0 or has_other_models(usage.raw)
             return Cost(Decimal(found.total_price), source="genai-prices", estimated=estimated)
         return None

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("streamfold.transport")
 
 _COMMON_HEADERS = {
-    "Accept-Encoding": "identity",  # a proxy that compresses a stream also holds it back
+    "Accept-Encoding": "identity",  # a proxy that compresses a stream also delays it
     "Cache-Control": "no-store",
 }
-# Headers that differ from request to request, whoever sends them: `traceparent`, `X-Request-Id`, `Idempotency-Key`.
+# Headers whose values differ between requests of the same user: `traceparent`, `X-Request-Id`, `Idempotency-Key`.
 _OF_ONE_REQUEST = re.compile(
     r"(?:^|-)(?:trace\w*|span|baggage|request|correlation|idempotency|retry|timestamp|date)(?:-|$)", re.IGNORECASE
 )

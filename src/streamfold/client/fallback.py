@@ -185,7 +185,7 @@ class _FallbackAnswer(WrappedAnswer):
             self._params, self._broken = replace(self._params, begun=begun), error
         try:
             self._position, self._source = self._choose()
-        except ConfigError:  # the others can't take the request: this error is the outcome, and no attempt before it
+        except ConfigError:  # no other model supports the request: this error is raised, not listed as an attempt
             del self._attempts[place]
             return False
         return True

@@ -171,7 +171,7 @@ def _logged_failure(info: RequestInfo, name: str) -> Iterator[None]:
         _logger.exception("%s: the hook %s failed", info.provider, name)
 
 
-# The log has names, numbers and the texts of errors without secrets; never content.
+# The log contains names, numbers and error messages without secrets, but neither prompts nor answers.
 
 
 def _log_request(info: RequestInfo) -> None:

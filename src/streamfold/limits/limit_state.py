@@ -19,10 +19,10 @@ from .adaptive_rate import State, current_rate, lower_rate
 
 DAY = 86400.0
 POLL = 0.1  # seconds until a process that found no free slot tries again
-QUIET = 5.0  # seconds without any batch; a longer time doesn't count for leases: the store was down
+QUIET = 5.0  # seconds without any batch; after a longer pause, leases are extended: the store was down
 MEAN_OF = 30  # answers in a moving average
-LARGEST = 1e15  # money is exact up to there; larger numbers are ignored
-FARTHEST = 2 * DAY  # seconds ahead that a moment can be; unused limits expire after it
+LARGEST = 1e15  # the largest exact amount of money; larger numbers are ignored
+FARTHEST = 2 * DAY  # seconds from now to the latest possible time; unused limits expire after this time
 MOMENTS = ("requests", "tokens_from", "rest", "lowered")  # and all fields that begin with `x:` or `w:`
 MONEY = ("spent", "cost", "most")  # and all fields that begin with `m:`
 

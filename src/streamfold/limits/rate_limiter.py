@@ -56,9 +56,9 @@ def open_limit_store(where: str) -> LimitStore:
 
 
 MILLION = 1_000_000
-_AHEAD = 1.0  # seconds ahead that a time may be reserved: a later pause or rate doesn't change it
+_AHEAD = 1.0  # seconds: requests are reserved at most this far ahead, because later pauses don't apply to them
 _PREFETCHED = 10  # requests that are reserved at once
-_FIRST_TOKENS = 1000.0  # assumed for an answer before one is known
+_FIRST_TOKENS = 1000.0  # tokens assumed for an answer while no usage is known
 _MOST_TOKENS = 10**12  # no answer uses more
 _LONGEST_REST = 60.0  # seconds; if the server requests a longer pause, the caller gets an error
 _CHARGING = 3.0  # seconds that charging may take

@@ -398,7 +398,7 @@ class SharedSession:
             self._begin()
 
     def _local_batch(self, operation: Operation, spent: int = 0) -> Batch:
-        # `born` is older than any state, so that the local state takes over what was spent.
+        # `born` is older than any state, so that the local state starts with the money that was already spent.
         return Batch(
             (operation,), self._holder, lease=inf, budgeted=self._budgeted, born=-1.0, day=self._held.day, spent=spent
         )

@@ -21,8 +21,8 @@ from .connection_reuse import KEEPALIVE_EXPIRY, MalformedHead, ResponseFraming, 
 from .httpx_transport import Pieces, sent_url
 from .transport_errors import MalformedResponse, has_cause
 
-_PIECE = 2**18  # bytes of a request that are passed to aiohttp at once: it warns of more, which block the event loop
-_ONE_WRITE = 2**15  # bytes: a request up to this size is written whole or not at all
+_PIECE = 2**18  # bytes per write: aiohttp warns about larger writes, which block the event loop
+_ONE_WRITE = 2**15  # bytes: a request up to this size is written completely or not at all
 _HEAD = 100 * 1024  # bytes of a header, as in httpcore
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that aiohttp would add
 
@@ -217,7 +217,7 @@ class _Body(httpx.AsyncByteStream):
         try:
             data = await self._content.readany()
         except Exception as exc:
-            data = self._content._read_nowait(-1)  # from before the error; aiohttp's public methods only raise it
+            data = self._content._read_nowait(-1)  # data before the error: aiohttp's public methods raise the error
             if not data:
                 mapped = _mapped(self._reason(exc))
                 if mapped is exc:

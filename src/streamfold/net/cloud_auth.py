@@ -35,7 +35,7 @@ from .redaction import Redactor
 # bedrock-runtime.REGION.amazonaws.com, also with -fips, as a private endpoint (vpce), and in China (.com.cn);
 # bedrock-mantle.REGION.api.aws.
 _AWS_REGION = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2}(?:-[a-z]+)+-\d+)\.")
-# Seconds before its end at which a token of Microsoft is replaced, as in azure-core; at most a fifth of its life.
+# Seconds before a Microsoft token expires at which it is replaced, as in azure-core; at most a fifth of its lifetime.
 _REFRESH_BEFORE = 300
 
 
@@ -65,7 +65,7 @@ class Signer(Protocol):
         ...
 
     def discard(self, signature: Signature) -> None:
-        """Discards the credentials of a signature that the server refused. The signer then looks for new credentials."""
+        """Discards the credentials of a refused signature. The signer then looks for new credentials."""
         ...
 
 

@@ -15,7 +15,7 @@ from .transport_errors import is_network_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Packages whose frames may hold headers or what a server has sent.
+# Packages whose frames may contain headers or data from a server.
 _PACKAGES = {
     "httpx", "httpcore", "httpx_aiohttp", "aiohttp", "anyio", "h11", "h2", "hpack", "hyperframe", "asyncio",
     "contextlib", "json", "trio", "ssl", "yarl", "socksio", "pydantic", "botocore", "google", "httpx2", "httpcore2",

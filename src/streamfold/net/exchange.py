@@ -38,7 +38,7 @@ _ERROR_BODY = 10.0  # seconds for the body of an error status, which may never e
 # For the end of the body after the end of the answer, so that the connection can be reused.
 _DRAIN = Timeouts(connect=None, first_event=None, read=None, stall=None, total=0.1)
 
-# The id that the provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
+# Headers with the id that a provider's support asks for: OpenAI and most others, Anthropic, Moonshot, Azure, Amazon.
 _REQUEST_IDS = (
     "x-request-id", "request-id", "msh-request-id", "x-trace-id", "apim-request-id", "x-amzn-requestid",
 )  # fmt: skip

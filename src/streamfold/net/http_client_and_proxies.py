@@ -226,7 +226,7 @@ class LoopBoundClient:
         except RuntimeError:
             if bound.loop == (event_loop() or current_token()):
                 raise
-            # The connections belong to an event loop of another thread, and only that one could close them in order.
+            # The connections belong to an event loop of another thread, and only that thread could close them properly.
 
 
 @dataclass(eq=False)

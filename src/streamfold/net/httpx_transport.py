@@ -98,7 +98,7 @@ def sent_url(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}{url.raw_path.decode('ascii')}"
 
 
-# Bodies are iterators, not generators: the garbage collector would end unfinished ones, of which trio complains.
+# Bodies are iterators, not generators, because trio warns about unfinished generators that are garbage-collected.
 
 
 class Pieces:
@@ -146,20 +146,19 @@ async def aclose_generators(body: Any) -> None:
                 raise
 
 
-# httpcore (1.0.9) closes a connection whose request fails, but not in these cases. It reports each step to a callback,
-# so that they can be handled here.
-# - A task is cancelled between the moment at which TCP is there and the one at which the request is sent, TLS handshake
-#   included. The connection stays open for as long as the client lives. Over HTTP/2 it stays in use with a
-#   half-initialised count of its streams, and every later request on it fails. It is closed here. Another request that
-#   waits for it then loses it before the first byte, and is tried again.
-# - Several requests wait for one connection to be opened, which may become one of HTTP/2, and one of them is cancelled.
-#   The pool forgets the connection; the others open and use it all the same, and then nothing ever closes it. So a
-#   request that would be sent on such a connection reports it as not available, and gets another one from the pool.
+# httpcore (1.0.9) closes a connection whose request fails, except in two cases. A callback that httpcore calls for each
+# step handles both.
+# - A task is cancelled after the TCP connection is open, but before the request is sent. The connection stays open as
+#   long as the client exists. Over HTTP/2, every later request on it fails, because the count of its streams is
+#   incomplete. So it is closed here. Another request that waits for the connection then loses it, and is retried.
+# - Several requests wait for one connection to be opened, which may use HTTP/2, and one of them is cancelled. The pool
+#   forgets the connection, but the other requests use it, and nothing closes it. So a request that would be sent on
+#   such a connection reports it as not available, and gets another one from the pool.
 
 _OPENED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
 _USED = "send_request_headers.started"  # from here on httpcore closes it, or over HTTP/2 the stream
 
-# How many requests of a client were given up before they were sent.
+# The number of a client's requests that were given up before they were sent.
 _given_up: WeakKeyDictionary[httpx.AsyncClient, int] = WeakKeyDictionary()
 
 

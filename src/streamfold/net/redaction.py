@@ -291,11 +291,11 @@ def _without(text: str, start: int, spans: Sequence[Span]) -> str:
     return text
 
 
-# Several events may continue one string, and cut a secret in it. So secrets are looked for in the joined texts, whose
-# pieces are known with their places in the bytes.
+# Several events may contain parts of one string, and so split a secret. So secrets are searched in the joined strings,
+# whose positions in the bytes are known.
 
 _PLACE = ("type", "item_id", "output_index", "content_index", "index")  # fields that identify the part of the answer
-# A string, also one that the end of the text cuts, or a character that begins or ends something else.
+# A string, perhaps cut off at the end of the text, or a character that begins or ends another value.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 

@@ -112,13 +112,13 @@ def _after(now: float, seconds: float | None) -> float:
     return inf if seconds is None else now + seconds
 
 
-# Deadlines never cancel a task of the caller: on asyncio, if a deadline of ours and one of the caller's cancel the same
-# task at once, neither can take its cancellation back, and a CancelledError is left over. So on asyncio
-# - steps without a connection (connecting, TLS, sending, the head of the response), and bodies that share one (HTTP/2)
-#   or have none (in-memory transports), are awaited in a task of ours, which is cancelled;
-# - a body with its own connection is read in the caller's task, and a timer ends the connection. The pending read
-#   returns what has arrived, then fails.
-# On trio a cancel scope around one await is exact, and is used for both.
+# Deadlines never cancel a task of the caller. On asyncio, if a deadline of streamfold and one of the caller cancel the
+# same task at once, neither can undo its cancellation, and a CancelledError is left over. So on asyncio
+# - steps without a connection (connecting, TLS, sending, status and headers), and bodies that share a connection
+#   (HTTP/2) or have none (in-memory transports), are awaited in streamfold's own task, which is cancelled;
+# - a body with its own connection is read in the caller's task, and a timer shuts down the connection. The pending read
+#   returns the data that has arrived, then fails.
+# On trio, a cancel scope around one await is exact, and is used for both.
 
 
 class Interrupted(Exception):

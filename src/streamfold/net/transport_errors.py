@@ -6,7 +6,7 @@ import ssl
 
 import httpx
 
-# Not all errors arrive as httpx's: those of TLS, of HTTP/2 frames and of aiohttp's parser are passed on as they are.
+# httpx doesn't wrap all errors: those of TLS, of HTTP/2 frames and of aiohttp's parser keep their classes.
 _NETWORK = (httpx.HTTPError, httpx.StreamError, ConnectionError, TimeoutError, ssl.SSLError)
 _NETWORK_PACKAGES = {
     "httpcore", "h11", "h2", "hpack", "hyperframe", "aiohttp", "anyio", "httpcore2", "httpx2", "socksio",
@@ -44,7 +44,7 @@ def is_malformed(exc: BaseException | None) -> bool:
     """Returns True if a malformed response caused an exception. Returns False for a lost connection."""
     if exc is None:
         return False
-    # h11's: httpcore's error of the same name may also mean that the connection was closed.
+    # h11's exception, because httpcore's exception of the same name may also mean that the connection was closed.
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(exc).__mro__}
     malformed = isinstance(exc, MalformedResponse) or ("h11", "RemoteProtocolError") in kinds
     return malformed or is_malformed(exc.__cause__ or exc.__context__)

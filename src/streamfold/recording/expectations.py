@@ -56,7 +56,7 @@ def as_expectation(outcome: Reply | StreamError) -> dict[str, Any]:
     if isinstance(outcome, StreamError):
         partial = _members(outcome.partial) if outcome.partial else {}
         found: dict[str, Any] = {"error": type(outcome).__name__, **partial}
-        if isinstance(outcome, UpstreamError):  # the server's own words; ours may be reworded
+        if isinstance(outcome, UpstreamError):  # the server's message; streamfold's messages may change
             found["message"] = outcome.message
     else:
         counts = {name: getattr(outcome.usage, name) for name in _ExpectedUsage.model_fields} if outcome.usage else {}

@@ -23,8 +23,8 @@ from .recording import SentExchange, parse_json, requested_model
 # Headers that a client library sends by itself.
 _HARMLESS = {"user-agent", "traceparent", "tracestate", "anthropic-version", "anthropic-beta", "openai-beta"}
 _SECRET_QUERY = re.compile("auth|key|token(?!s)|secret|session|password|sig", re.IGNORECASE)
-_WIDEST = 160  # characters of a line of a difference
-_HEAD = 24  # of them, those of its beginning, which is the name of the member
+_WIDEST = 160  # characters of a line in the diff
+_HEAD = 24  # characters of the line's beginning, which is the name of the JSON field
 
 
 class ReplayMismatch(ConfigError):

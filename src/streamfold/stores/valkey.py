@@ -20,9 +20,9 @@ _logger = logging.getLogger("streamfold.stores")
 
 _UNVERIFIED = ("ssl_cert_reqs", "ssl_check_hostname")
 
-# All keys have a common tag, so that they are on one node of a cluster and a script may use them together. Values can
-# be read even if the server is full or has lost its replicas, and can't write when they were used (`pcall`). Times are
-# the server's own, so that the clocks of the processes don't matter.
+# All keys have a common tag, so that they are on one node of a cluster and a script may use them together. If the
+# server is full or has lost its replicas, values can be read although the time of use can't be stored (`pcall`). Times
+# come from the server's clock, so that the clocks of the processes don't matter.
 # ARGV[1]: the prefix of all keys, [2]: the age in ms, [3]: the name of this opening, or "", [4]: the owner.
 _COMMON = """
 local P, age, me, owner = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
@@ -132,7 +132,7 @@ for i = 9, #ARGV, 3 do
 end
 return 1
 """
-# ARGV[5]: the name of the record, [6]: the part behind which it begins.
+# ARGV[5]: the name of the record, [6]: the name of the part after which the list begins.
 _PARTS = """
 if not used(owner, ARGV[5]) then return {} end
 if used(owner, ARGV[5]) < now then touch(redis.pcall, owner, ARGV[5], now) end

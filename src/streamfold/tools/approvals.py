@@ -12,9 +12,9 @@ from ..errors import ConfigError, did_you_mean
 from ..types import InvalidToolArgumentsError, Message, Tool, ToolCall, tool_result
 from .tool_results import ToolResult
 
-# The status of a call only moves forward: new, waiting for an approval or a result, ready, started, done. A call that
-# was started is never started again, so that no call runs twice. One that was started in the background has no message
-# behind its turn: its result is a later one.
+# The status of a tool call only moves forward: new, waiting for an approval or a result, ready, started, done. A tool
+# call that was started is never started again, so that none runs twice. The result of a tool call in the background
+# doesn't follow its turn directly, because it comes later.
 
 _Status: TypeAlias = Literal["new", "approval", "result", "ready", "started", "background", "done"]
 _Decision: TypeAlias = Literal["approved", "denied"]

@@ -274,7 +274,7 @@ async def run_once(journal: CallJournal, key: CallKey, run: Callable[[], Awaitab
     try:
         claimed = await _claim(journal, key, nonce)
     except BaseException:
-        key.unanswered.append(nonce)  # this run will never start the call, whether the claim was made or not
+        key.unanswered.append(nonce)  # this run never starts the tool call, even if the claim was stored
         raise
     if not claimed:
         if (stored := await _retried(partial(journal.result, key.text))) is None:

@@ -534,7 +534,7 @@ class _ErrorOutput:
         with os.fdopen(self._source, "rb", buffering=0) as source:
             while piece := source.read(65_536):
                 self._kept = (self._kept + piece)[-_MAX_ERROR_OUTPUT:]
-                # `sys.stderr` has no file in notebooks and under pytest; this one is None without a console.
+                # `sys.stderr` has no file in notebooks and under pytest. `sys.__stderr__` is None without a console.
                 if sys.__stderr__ is not None:
                     with suppress(OSError, ValueError):  # standard error is closed
                         sys.__stderr__.buffer.write(piece)
