@@ -37,8 +37,8 @@ def blocks_of(message: Message, request: Request) -> list[dict[str, Any]] | None
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call's arguments as an object. If the arguments aren't a JSON object, the key `_raw` of the result
-    has their text.
+    """Returns a tool call's arguments as a dict. If the arguments aren't a JSON object, the dict has their text under
+    the key `_raw`.
 
     >>> arguments_object(ToolCall("a", "f", {"_raw": "{", "_error": "invalid_json"}, "{"))
     {'_raw': '{'}
@@ -47,7 +47,7 @@ def arguments_object(call: ToolCall) -> dict[str, Any]:
 
 
 def read_foreign_part(part: Mapping[str, Any], where: str) -> ContentPart | Mapping[str, Any]:
-    """Converts a content part in another API's format to a streamfold content part, including its cache mark.
+    """Converts a content part in another API's format to a streamfold content part. Converts `cache_control`, too.
 
     Raises:
         ConfigError: the content part has fields that streamfold doesn't support.
@@ -90,11 +90,11 @@ def read_text_and_media(message: Message, where: str, api: str) -> Iterator[Text
 
 
 def continued_turn(request: Request) -> Message | None:
-    """Returns the last message of a request if it is an incomplete response with one of Google's continuation tokens,
+    """Returns the last message of a request if it is an incomplete response with a continuation token from Google,
     otherwise None.
 
-    https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes the token of Gemini's API. Google's own
-    client (https://github.com/googleapis/python-genai) sends the token of the Interactions API in the same way.
+    https://ai.google.dev/gemini-api/docs/generate-content/long-decode describes this token for Gemini's API. Google's
+    own client (https://github.com/googleapis/python-genai) sends the token of the Interactions API in the same way.
     """
     last = request.messages[-1]
     return last if last.paused and request.came_from_here(last) and continuation_token(last.extras) else None

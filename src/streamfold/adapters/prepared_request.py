@@ -85,7 +85,7 @@ def required_count(body: Any, name: str) -> int:
     """Returns the token count in a field of a JSON response. Raises ValueError if the field isn't a valid count."""
     found = as_count(body.get(name)) if isinstance(body, Mapping) else None
     if found is None:
-        raise ValueError(f"the response has no number {name!r}")
+        raise ValueError(f"the response has no valid count {name!r}")
     return found
 
 

@@ -15,7 +15,7 @@ SIGNATURE = "thoughtSignature"
 
 
 def signature_of(extra: Mapping[str, Any] | None) -> str | None:
-    """Returns the thought signature in a tool call's extras, in the format of either API, or None.
+    """Returns the thought signature in a tool call's extras, or None. Accepts the formats of both APIs.
 
     >>> signature_of({"extra_content": {"google": {"thought_signature": "c2ln"}}})
     'c2ln'

@@ -132,7 +132,7 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
     given = list(messages)
     owned = _owned_reasoning(given)
     read: list[Message] = []
-    before: str | None = None  # reasoning of other agents, which stands before their message
+    before: str | None = None  # reasoning of other agents, which comes before their message
     for at, message in enumerate(given):
         where = f"messages[{at}]"
         role = ObjectReader(message, where).string("role")

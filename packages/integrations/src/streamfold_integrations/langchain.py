@@ -77,7 +77,8 @@ class ChatStreamfold(BaseChatModel):
 
     The last chunk of a stream contains the complete tool calls. A stream that breaks off raises an error. If a tool
     call's arguments aren't a JSON object, the tool call is in `invalid_tool_calls`. Reasoning is a content block
-    (`message.content_blocks`). streamfold sends the reasoning and its signatures back to the provider with the history.
+    (`message.content_blocks`). In the next request, streamfold sends the reasoning and its signatures back to the
+    provider.
 
     Args:
         model: the provider and its model ("kimi:kimi-k2.6", or a name from `streamfold.toml`). If you pass `provider`,
@@ -537,7 +538,7 @@ def _server_blocks(steps: Iterable[HostedStep]) -> Iterator[dict[str, Any]]:
 
 
 def _citations(reply: Reply) -> list[dict[str, Any]]:
-    """Returns the citations of a reply for LangChain, with positions in the complete text."""
+    """Returns a reply's citations in LangChain's format, with positions in the complete text."""
     return [
         _given(type="citation", url=cited.url, title=cited.title, cited_text=cited.cited_text)
         | _given(start_index=cited.start, end_index=cited.end)

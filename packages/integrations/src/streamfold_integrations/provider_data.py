@@ -99,9 +99,7 @@ def file_reference(file_id: str | None) -> dict[str, str | None]:
 
 
 def argument_metadata(call: ToolCall) -> dict[str, Any]:
-    """Returns the data with which `read_call` restores a tool call: the kind if the tool isn't a function, or the
-    argument text if it isn't canonical JSON.
-    """
+    """Returns the data with which `read_call` restores a tool call's kind and original argument text."""
     if call.kind != "function":
         return {"kind": call.kind}
     same = call.error or call.raw_arguments == _written(call.arguments)

@@ -108,7 +108,7 @@ class UIWriter(ABC):
 
 
 class AnswerEvents:
-    """Passes the parts of one model response to a writer, in order, and yields the writer's events."""
+    """Passes the parts of one model response to a writer, and yields the writer's events."""
 
     def __init__(self, writer: UIWriter) -> None:
         self._writer = writer

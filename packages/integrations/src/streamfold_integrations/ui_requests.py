@@ -113,8 +113,8 @@ class UIRequest:
 
         Raises:
             ConfigError: a decision can't be checked, because both the state and the secret are missing, or because the
-                journal is missing. Also raised if a decision is for a tool call or arguments that aren't pending, if
-                the run is older than the records of its journal, and in the cases that `run_tools` describes.
+                journal is missing. Also raised if no pending tool call has a decision's id and arguments, if the run is
+                older than the records of its journal, and in the cases that `run_tools` describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # a client doesn't add to the application's
@@ -243,7 +243,7 @@ def _has_open_calls(messages: tuple[Message, ...]) -> bool:
 
 
 def close_open_calls(messages: Iterable[Message]) -> list[Message]:
-    """Returns a conversation in which each tool call has a result, except for the tool calls of the last message.
+    """Adds a result to each tool call without one, except for the tool calls of the last message.
 
     A user may send a new message before a tool call is approved or has ended. Such a tool call gets a result that
     reports this to the model.
@@ -262,7 +262,7 @@ def close_open_calls(messages: Iterable[Message]) -> list[Message]:
 
 
 def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool = False) -> list[Message]:
-    """Returns a client's conversation without approvals of tool calls that a provider runs (on MCP servers).
+    """Removes from a client's conversation the approvals of tool calls that a provider runs on MCP servers.
 
     A client could forge such an approval as the result of a tool call. For the Responses API, a client could also forge
     an `mcp_approval_request` and an `mcp_approval_response` in an assistant message's provider data. The results of
@@ -320,8 +320,8 @@ def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
 
 
 def is_shown_as(call_id: str, shown: str) -> bool:
-    """Returns whether `shown` is the id of a tool call in a user interface: the original id, or `ID~2` for a repeated
-    id.
+    """Returns True if a user interface may show the tool call `call_id` under the id `shown`. For a repeated id, it
+    shows `ID~2`.
     """
     return shown == call_id or re.fullmatch(re.escape(call_id) + r"~\d+", shown) is not None
 

@@ -48,7 +48,7 @@ class _FieldProgress:
         ahead: the text that was received but not released.
         said, shown, passed: the numbers of characters that were received, released, and forwarded.
         pieces: the pieces in which the arguments were received.
-        late: the number of characters at the end that may be forwarded before they are released, because the server has
+        late: the number of last characters that may be forwarded before they are released. It isn't 0 if the server has
             marked the tool call as complete.
         custom: True for a call of a custom tool. Such calls are never repaired.
     """
@@ -144,8 +144,8 @@ class Passthrough(ReplyWriter):
         self._numbers: dict[object, int] = {}  # the numbers of the calls, by the server's indexes and ids
         self._event = _PendingEvent()  # the event that `observe` gets
         self._waiting: deque[_PendingEvent] = deque()
-        self._size = 0  # the number of their bytes
-        self._instead: bytes | None = None  # the output in place of the first of them, if it can't be forwarded
+        self._size = 0  # the number of bytes in `_waiting`
+        self._instead: bytes | None = None  # the output in place of the first waiting event, if that can't be forwarded
         self._due: list[_Released] = []  # deltas of events that may not have been forwarded
         self._gone: dict[int, Delta] = {}  # extra parts of forwarded events, by identity; they are released later
         self._finished = False
@@ -185,7 +185,7 @@ class Passthrough(ReplyWriter):
         return not read and (not others or (cut and not any(map(is_complete_object, others))))
 
     def observe(self, deltas: Iterable[Delta], payload: Any = None, extras: Iterable[ExtraPart] = ()) -> None:
-        """Records the deltas of an SSE event, before `write` gets them from the decoder."""
+        """Records the deltas of an SSE event. `write` gets them when they are released."""
         if not self.passes:
             return
         event = self._event
@@ -231,7 +231,6 @@ class Passthrough(ReplyWriter):
                     event.last = True
 
     def feed(self, chunk: StreamChunk) -> bytes:
-        """Records the texts of a chunk, before `write` gets the chunk's deltas."""
         if self.passes and not self._texts:
             if chunk.reasoning:
                 self._expect(self._fields[ReasoningDelta], ReasoningDelta(chunk.reasoning), chunk.reasoning)
@@ -317,7 +316,6 @@ class Passthrough(ReplyWriter):
         return b""
 
     def _shown(self, delta: Delta) -> _Released:
-        """Returns a released delta, together with the text that the delta adds and the end position of this text."""
         match delta:
             case ToolCallDelta(index=int(number), whole=False):  # complete ones come at the end of the answer
                 text_field = self._fields.setdefault(number, _FieldProgress())
@@ -354,7 +352,7 @@ class Passthrough(ReplyWriter):
         return b"".join(out)
 
     def flush(self, *, failed: bool = False) -> bytes:
-        """Returns all delayed bytes, at the end of a response that needed no repair.
+        """Returns all delayed bytes. Called at the end of a response that needed no repair.
 
         Args:
             failed: True if the response failed. The ends of tool calls are then left out, so that clients can't run

@@ -93,7 +93,7 @@ class BaseRepairTransport:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns the facts about a request that the repair needs, or None if the response isn't repaired."""
+        """Returns what the repair must know about a request, or None if the response to it isn't repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None
@@ -274,7 +274,7 @@ class _RawBody:
 
 @cache
 def _bodies(http: Any) -> tuple[type[_AsyncBody], type[_SyncBody], type[_RawBody]]:
-    """Returns the classes for bodies of responses, derived from the body classes of the HTTP package."""
+    """Creates the classes for response bodies, which derive from the body classes of the HTTP package."""
     return (
         type("AsyncBody", (_AsyncBody, http.AsyncByteStream), {}),
         type("SyncBody", (_SyncBody, http.SyncByteStream), {}),

@@ -1,8 +1,8 @@
 """The base classes of batch APIs, which create HTTP requests and parse the responses.
 
 A batch consists of rows, and each row contains a request to a model. One HTTP request creates a batch, or two if the
-rows must be uploaded as a file. streamfold gives each batch a unique `key`, by which it finds the batch again after a
-crash instead of creating it twice.
+rows must be uploaded as a file. streamfold gives each batch a unique `key`. After a crash, it finds the batch by this
+key, and doesn't create it twice.
 """
 
 from __future__ import annotations
