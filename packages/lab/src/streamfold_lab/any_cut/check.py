@@ -16,14 +16,14 @@ from .vectors import Vector
 Kind: TypeAlias = Literal["raises", "calls lost", "calls added", "other names", "other arguments", "other text"]
 Mode: TypeAlias = Literal["whole", "in pieces"]
 
-# A character, or a token that the vocabularies of these models have whole.
+# A character, or a special token, which is one token in the vocabularies of these models.
 _ATOM = re.compile(
     r"<\|[^|<>\s]{1,40}\|>|<\|\"\|>|<｜[^｜<>]{1,40}｜>|</?(?:minimax:)?tool_call>|</?arg_(?:key|value)>"
     r"|\[(?:TOOL_CALLS|ARGS|CALL_ID)\]|.",
     re.DOTALL,
 )
 _SIZES = (1, 2, 3, 5, 8, 13)
-_RANDOM = 5  # cuts into pieces of random lengths
+_RANDOM = 5  # the number of splits into pieces of random size
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _check(parser: PieceParser, vector: Vector, cut_tokens: bool) -> Iterator[Fa
     whole = _tried(partial(parser.whole, vector.text, tools))
     if (kind := _difference(wanted, whole)) is not None:
         yield Failure(vector, "whole", kind, 1, 1, (vector.text,), _words(wanted), _words(whole))
-    # Cuts are held against the parser's own reading of the whole text, so that a text it can't read says nothing twice.
+    # Results for split texts are compared with the parser's own result, so that the same bug isn't reported twice.
     expected = wanted if isinstance(whole, Exception) else whole
     found: dict[Kind, list[tuple[tuple[str, ...], ParsedText | Exception]]] = {}
     tried = 0
@@ -103,7 +103,7 @@ def _check(parser: PieceParser, vector: Vector, cut_tokens: bool) -> Iterator[Fa
 def _tried(parse: Callable[[], ParsedText]) -> ParsedText | Exception:
     try:
         return parse()
-    except Exception as exc:  # the parser is what is tested: whatever it raises is a finding
+    except Exception as exc:  # any exception of the tested parser is a finding
         return exc
 
 

@@ -22,7 +22,7 @@ from ..doctor.probes import PROBES
 
 BROKEN = 3
 UNFAITHFUL = 4
-# The probes whose answers must be alike in both modes, word for word.
+# The probes whose responses must be identical with and without streaming.
 _ALIKE = ("answers", "one_call", "no_arguments", "numbers", "strings", "nesting", "commands", "two_calls", "echo")
 
 lab = typer.Typer(help="Tests for the authors of parsers and servers.", no_args_is_help=True, rich_markup_mode=None)

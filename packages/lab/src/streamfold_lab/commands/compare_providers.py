@@ -19,7 +19,7 @@ from streamfold.config import allowed_values_hint, read_config, shown_url
 from streamfold.terminal import File, console, escape_control_characters, print_json, read_json, reported_errors
 from streamfold.types import Profile
 
-_LONGEST = 300  # characters of one text in a body that is shown
+_LONGEST = 300  # the maximum length of each text in a shown body, in characters
 _KEYS = ("messages", "tools", "tool_choice", "options")
 _LOSSES: tuple[WarningCode, ...] = ("reasoning_dropped", "provider_data_dropped", "option_dropped")
 
@@ -100,7 +100,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
     messages = [_read_message(message, f"messages[{at}]") for at, message in enumerate(data.get("messages", []))]
     tools, choice, options = data.get("tools", []), data.get("tool_choice", "auto"), data.get("options", {})
     known = {name: value for name, value in options.items() if name not in ("model", "repair_history")}
-    Request.read("any", messages, tools, choice, known)  # an error in it is reported once, not for each provider
+    Request.read("any", messages, tools, choice, known)  # reports an error once, instead of for each provider
     return {"messages": messages, "tools": tools, "tool_choice": choice, **options}
 
 
@@ -110,7 +110,7 @@ def _read_message(data: Any, where: str) -> Message | dict[str, Any]:
     except ConfigError:
         if isinstance(data, Mapping) and _written_by_us(data):
             raise
-        return data  # type: ignore[no-any-return]  # a dict of Chat Completions; `Request.read` checks it
+        return data  # type: ignore[no-any-return]  # `Request.read` checks a Chat Completions dict
 
 
 def _written_by_us(data: Mapping[str, Any]) -> bool:
@@ -124,7 +124,7 @@ def _written_by_us(data: Mapping[str, Any]) -> bool:
 def _preview(spec: str, profile: Profile, arguments: Mapping[str, Any]) -> _Outcome:
     if not (arguments.get("model") or profile.model):
         raise ConfigError(f'no model for "{profile.name}": write "{profile.name}:MODEL"')
-    given = {"model": profile.model, **arguments}  # a ${NAME} in it is shown as it is written
+    given = {"model": profile.model, **arguments}  # the output shows a ${NAME} unresolved
     try:
         preview = Provider(profile).preview(**given)
     except ConfigError as exc:

@@ -48,7 +48,7 @@ from .inspect import write_page
 
 FAULTY = 3
 UNFAITHFUL = 4
-_REPEATS = 60  # of --thorough: what happens in one of twenty requests is found with a confidence of 95 percent
+_REPEATS = 60  # for --thorough: finds an error in 5 percent of requests with 95 percent confidence
 _STYLES = {
     "ok": "green", "handled": "cyan", "set": "yellow", "no": "dim", "fault": "red", "unfaithful": "bold red",
     "unclear": "magenta", "skipped": "dim",

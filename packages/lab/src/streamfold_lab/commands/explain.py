@@ -23,7 +23,7 @@ _STYLES = {
     "warning": "yellow",
     "error": "bold red",
 }
-_LONGEST = 160  # characters of a piece, or of a run of them
+_LONGEST = 160  # the maximum number of characters of one row's text
 _JOINED = ("reasoning", "text", "refusal", "call")
 
 

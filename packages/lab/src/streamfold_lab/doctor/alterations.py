@@ -10,8 +10,8 @@ from typing import Any
 
 from .damage import said
 
-_LONGEST = 60  # characters of a value that is shown
-_ALIKE = 0.6  # similarity from which on a text is an altered copy of another one
+_LONGEST = 60  # the maximum length of a shown value in characters
+_ALIKE = 0.6  # the minimum similarity of an altered copy
 _MISSING = "nothing"
 
 

@@ -18,7 +18,7 @@ Price: TypeAlias = Callable[[Usage], Cost | None]
 """Returns the cost of a response with these token counts, or None if the model has no known price."""
 
 OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
-_UNLIMITED = 1024  # output tokens that are assumed of a request without a limit
+_UNLIMITED = 1024  # the assumed output tokens of a request without a limit
 
 
 @dataclass(frozen=True, slots=True)

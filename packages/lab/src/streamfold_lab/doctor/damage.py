@@ -18,7 +18,7 @@ from .values import ProbeResponse
 Damage: TypeAlias = Literal["comment", "utf8", "half", "truncated", "garbage", "repeated"]
 _FIELDS = (b"data", b"event", b"id", b"retry")
 _LINES = {LINE_WORDS: LINE_WORDS, UNICODE_TEXT: UNICODE_TEXT, COUNT: " ".join(map(str, range(1, 101)))}
-# Half of a surrogate pair, as JSON escapes it: a character outside of the first 65,536 that was cut in two.
+# An escaped, unpaired surrogate: half of a character above U+FFFF that was split in two.
 _HALF = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )

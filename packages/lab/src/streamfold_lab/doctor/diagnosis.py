@@ -151,7 +151,7 @@ async def find_apis(
                     endpoint.use(await _with_model(endpoint))
                     try:
                         problem = await _problem(endpoint)
-                    except AuthenticationError as error:  # another API may take the key in another header
+                    except AuthenticationError as error:  # another API may expect the key in another header
                         refused, problem = refused or error, error.message
                 if problem is None:
                     found.append(endpoint.profile)
@@ -183,7 +183,7 @@ async def _with_model(endpoint: ExaminedEndpoint) -> Profile:
     except APIStatusError as error:
         if error.status_code not in _ABSENT:
             raise
-    except StreamError:  # no list
+    except StreamError:  # the server has no list of models
         pass
     return profile.model_copy(update={"model": names[0]}) if names else profile
 

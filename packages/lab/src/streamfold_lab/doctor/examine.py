@@ -17,8 +17,8 @@ from .modes import differences
 from .sending import ExaminedEndpoint
 from .values import Answers, Conclusion, Finding, Probe, ProbeRequest, ProbeResponse, Setting
 
-ROUNDS = 3  # how often a model is asked what depends on its mood
-_DROPS = 5  # times that a kept connection may be found closed
+ROUNDS = 3  # how often a probe is sent at most, while its result is unclear or doubtful
+_DROPS = 5  # how often a reused connection may turn out to be closed
 _USELESS = ("no", "fault", "skipped")
 _DECIDED = ("fine", "left", "refused")
 _BAD = ("fault", "unfaithful")
@@ -66,7 +66,8 @@ class ProbeRunner:
         outcome, asked, tally = await self._concluded(probe, whole=False)
         self.endpoint.avoided.update(outcome.avoid)
         if self.whole and outcome.verdict != "skipped" and any(ask.modes == "both" for ask in probe.asks):
-            rounds = 1 if outcome.verdict == "unclear" else ROUNDS  # what a model doesn't do it doesn't do so either
+            # Without streaming, an unclear result will hardly become clearer.
+            rounds = 1 if outcome.verdict == "unclear" else ROUNDS
             in_one_piece, more, _ = await self._concluded(probe, whole=True, rounds=rounds)
             if probe.basic and not any(seen.fine for seen in more):
                 self.whole = False
@@ -123,8 +124,9 @@ class ProbeRunner:
             asked = [*answers.values(), *asked]
             outcome = self._judged(probe, answers)
             bad += [outcome] if outcome.verdict in _BAD else []
+        # A single bad result may be a mistake of the model.
         if len(bad) == 1 and is_doubtful(bad[0]) and first not in bad:
-            return replace(first, saw=f"{first.saw}; once: {bad[0].saw}"), asked, f"1 of {tries}"  # so may a model err
+            return replace(first, saw=f"{first.saw}; once: {bad[0].saw}"), asked, f"1 of {tries}"
         low, high = interval(len(bad), tries)
         sure = f"with {CONFIDENCE:.0%} confidence"
         if not bad:
@@ -158,7 +160,7 @@ class ProbeRunner:
         seen = await self._send(probe, ask, whole=whole)
         tries = drops = 0
         while seen.way not in _DECIDED and not self._skipping(ask, whole=whole) and not self.hopeless:
-            # A kept connection that was closed meanwhile says nothing about the request.
+            # If the server closed a reused connection, the request isn't the reason.
             tries, drops = (tries, drops + 1) if seen.way == "dropped" else (tries + 1, drops)
             if tries >= patience or drops > _DROPS:
                 break

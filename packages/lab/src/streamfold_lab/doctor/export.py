@@ -15,7 +15,7 @@ from streamfold.terminal import read_json
 from .values import Finding, ReportCard
 
 FORMAT = "streamfold.doctor/1"
-TIMED = ("pace",)  # what differs from one run to the next
+TIMED = ("pace",)  # probes whose result differs from one run to the next
 _HEAD = ("name", "base_url", "adapter", "model", "server", "date", "version", "requests", "seconds")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from .values import ProbeRequest, ProbeResponse
 
 GREET = "Say hello in one short sentence."
-CODE_TOKENS = 400  # for an answer with codes, and some reasoning before it
+CODE_TOKENS = 400  # the token limit for a response with codes after some reasoning
 BOTH = "What are the first code and the last code? Answer with the two codes only."
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "flint", "grove", "heron", "ivory", "jade", "karst", "linden")
 CODE = re.compile(rf"\b(?:{'|'.join(_WORDS).upper()})-[1-9]\d{{3}}\b")

@@ -15,10 +15,10 @@ from streamfold.types import Profile
 from .sending import fetched
 
 _TIMEOUTS = Timeouts(connect=10.0, first_event=30.0, read=30.0, total=60.0)
-_PAGES = 50  # of a list; more would be a server that never ends it
+_PAGES = 50  # the maximum number of pages, because a faulty server may never end its list
 
-# Where servers tell limits: OpenRouter, Moonshot and Together; vLLM; Groq; Mistral and LM Studio; Anthropic; Gemini;
-# llama.cpp (`meta`).
+# The fields in which servers list limits: OpenRouter, Moonshot and Together; vLLM; Groq; Mistral and LM Studio;
+# Anthropic; Gemini; llama.cpp (`meta`).
 _CONTEXT = (
     "context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens", "inputTokenLimit",
     "n_ctx", "n_ctx_train",

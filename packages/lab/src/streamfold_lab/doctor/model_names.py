@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Words that make a name one of another model, or of a coarser copy of the same one.
+# Words for the size of a model, and words for quantized weights. They distinguish models with similar names.
 _SIZES = re.compile(
     r"\d+(\.\d+)?[bm]|a\d+b|mini|nano|micro|tiny|small|medium|large|lite|light|flash|air|pro|max|plus|turbo|opus|sonnet|haiku"
     r"|distill(ed)?|draft"

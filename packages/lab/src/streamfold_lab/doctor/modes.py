@@ -10,9 +10,9 @@ from streamfold import Reply
 from .damage import said
 from .values import Answers, ProbeResponse
 
-_WORDS_MORE = 3  # fewer may be the end of a text that the limit cuts a little later
-COUNT_BOUND = 1.2  # factor by which the token counts of one prompt may differ between the modes
-_COUNT_SLACK = 16  # tokens that they may differ in any case
+_WORDS_MORE = 3  # fewer additional words may result from a slightly later cutoff at the token limit
+COUNT_BOUND = 1.2  # token counts with and without streaming may differ by this factor
+_COUNT_SLACK = 16  # and additionally by this number of tokens
 
 
 def differences(streamed: Answers, whole: Answers) -> set[str]:

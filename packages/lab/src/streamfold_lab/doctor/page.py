@@ -13,9 +13,9 @@ from ..inspection import document, json_block, page_assets, page_data, page_fram
 from .profile import profile_text
 from .values import Finding, ProbeResponse, ReportCard, Verdict
 
-# How many responses a finding can open; the page tells only the number of the others.
+# How many responses the page contains for each finding. Of further responses, the page shows only the number.
 _OPENED: Mapping[Verdict, int] = {"set": 3, "handled": 3, "fault": 3, "unfaithful": 3, "unclear": 1, "no": 1}
-_LONGEST_BODY = 20_000  # characters of a body that is no stream
+_LONGEST_BODY = 20_000  # the maximum length of a shown body that isn't a stream, in characters
 
 
 def render_card(cards: Sequence[tuple[ReportCard, Profile]]) -> str:

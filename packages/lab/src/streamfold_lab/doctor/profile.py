@@ -14,8 +14,8 @@ from streamfold.types import Profile
 
 from .values import ReportCard, Setting
 
-_CONNECTION = ("key_header", "auth", "auth_scope", "api", "transport", "http2")  # how the examined provider is reached
-_LONGEST = 100  # characters of a reason
+_CONNECTION = ("key_header", "auth", "auth_scope", "api", "transport", "http2")  # settings for the connection
+_LONGEST = 100  # the maximum length of a reason in characters
 
 
 def profile_text(card: ReportCard, profile: Profile) -> str:
@@ -34,7 +34,7 @@ def profile_text(card: ReportCard, profile: Profile) -> str:
     ]
     # A literal value of a header may be a secret, so only references to variables are written.
     headers = [f"{_toml(name)} = {_toml(text)}" for name, text in profile.headers.items() if variable_names(text)]
-    tables: dict[str, list[str]] = {"": [], "headers": headers}  # the provider's own table, and those below it
+    tables: dict[str, list[str]] = {"": [], "headers": headers}  # the provider's table and its subtables
     for setting in card.settings:
         tables.setdefault(setting.key[0] if len(setting.key) > 1 else "", []).append(_line(setting))
     lines += tables.pop("")

@@ -17,10 +17,10 @@ from .questions import capped, object_schema
 from .sending import ExaminedEndpoint
 from .values import Finding, ProbeRequest, ProbeResponse, Verdict
 
-ROUNDS = 5  # of the same requests, with other values
-_AGREEMENT = 0.9  # share of requests for which two endpoints of one model should decide alike
-_COUNT_BOUND = 1.1  # factor by which the input tokens of one prompt may differ
-_COUNT_SLACK = 8  # tokens by which they may differ in any case
+ROUNDS = 5  # how often each request is sent, with other random values each time
+_AGREEMENT = 0.9  # the share of requests for which two endpoints of one model should make the same choice
+_COUNT_BOUND = 1.1  # the input token counts of one prompt may differ by this factor
+_COUNT_SLACK = 8  # and additionally by this number of tokens
 _THEME = "reference"
 _CITIES = ("Oslo", "Lima", "Nairobi", "Osaka", "Quito", "Turin", "Perth", "Cork")
 

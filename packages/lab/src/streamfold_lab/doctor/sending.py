@@ -38,9 +38,9 @@ from ..inspection import Inspection, inspect_stream
 from .budget import DEFAULT_BUDGET, Budget, Spending, WrittenRequest, prices_of
 from .values import ProbeRequest, ProbeResponse, Way
 
-_MOST_BYTES = 4 * 2**20  # of one response; nothing that is requested here is nearly as long
-# Statuses that are about the request. A server that can't do something often answers a request for it with a 500.
+_MOST_BYTES = 4 * 2**20  # the maximum size of a response; the probes request much shorter ones
 _CONNECTS = ("connect_tcp.started", "connect_unix_socket.started")
+# The statuses with which servers reject a request. Many servers send 500 for a feature that they don't support.
 _REFUSALS = frozenset({400, 404, 405, 413, 415, 422, 500, 501})
 
 
@@ -159,7 +159,7 @@ class ExaminedEndpoint:
         call = EndpointRequest("POST", prepared.path, prepared.headers, content)
         left = self.spent.began + self.budget.seconds - anyio.current_time()
         timeouts = replace(self._timeouts, total=min(left, self._timeouts.total or left))
-        if whole:  # the first byte comes when a stream would be at its end
+        if whole:  # the first byte arrives only after the model has written the complete response
             timeouts = replace(timeouts, first_event=timeouts.total)
         endpoint = Endpoint(self.profile, httpx.AsyncClient(transport=transport, timeout=None))
         try:
@@ -289,7 +289,7 @@ async def _read(exchange: _Exchange, decoder: StreamDecoder, most: int, *, leave
             size += len(data)
             if size > most:
                 raise ProtocolError(f"the response was longer than {most:,} bytes; the rest was not read")
-            with suppress(StreamError):  # all bytes are evidence; `close` raises it
+            with suppress(StreamError):  # the recording needs all bytes; `close` raises the error
                 decoder.feed(data)
         if not leave:
             decoder.close()

@@ -29,17 +29,17 @@ VERDICTS: Mapping[Verdict, str] = {
 }
 
 Way: TypeAlias = Literal[
-    "fine",  # whole
+    "fine",  # complete
     "left",  # cancelled on purpose
-    "refused",  # the server understood the request and would not have it
+    "refused",  # the server understood the request and rejected it
     "status",  # another error status
     "unreachable",
     "hung_up",
-    "dropped",  # the connection was kept open, and the server had closed it
+    "dropped",  # the server had already closed the reused connection
     "cut",
     "reset",
     "stalled",
-    "garbled",  # not in this wire format
+    "garbled",  # not a response of this API
 ]
 """How a request ended."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamfold.serving import replace_non_finite
 
-# Inside <script> only `<` matters; the others are escaped in case the JSON is pasted elsewhere.
+# Only `<` must be escaped inside <script>. The others are escaped in case the JSON is pasted elsewhere.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 

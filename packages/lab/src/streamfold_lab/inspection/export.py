@@ -51,7 +51,7 @@ def _delta(delta: Delta) -> dict[str, Any]:
     if isinstance(delta, ItemSummary):
         return {"kind": delta_kind(delta), "items": [[_delta(fact) for fact in item] for item in delta.items]}
     members = _plain(delta)
-    members.pop("body", None)  # of a failure: `raw` and `data` have it
+    members.pop("body", None)  # the body of an error, which `raw` and `data` contain too
     return {"kind": delta_kind(delta), **members}
 
 
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
     """Converts dataclasses to dicts and lists. Returns JSON data unchanged."""
     if is_dataclass(value):
         members = {member.name: getattr(value, member.name) for member in fields(value)}
-        # How a block or a usage is read later is a function, which says nothing about the stream.
+        # Some deltas contain functions, which parse the delta later. They aren't data of the stream.
         return {name: _plain(member) for name, member in members.items() if not callable(member)}
     if isinstance(value, tuple):
         return _plain(value._asdict()) if hasattr(value, "_asdict") else [_plain(item) for item in value]

@@ -38,7 +38,7 @@ from streamfold.engine import CallMatch, MatchRule
 
 from .values import Inspection
 
-_KINDS: dict[type[object], str] = {  # where it is not the name of the class
+_KINDS: dict[type[object], str] = {  # kinds that differ from the name of the class
     Warn: "warning", MessageStart: "message", UsageUpdate: "usage", BlockPiece: "block", BlockEnd: "block",
     HostedPart: "tool", ToolRequests: "requests", ServedBy: "meta", TextDelta: "text",
     ReasoningDelta: "reasoning", RefusalDelta: "refusal", ToolCallDelta: "call", CallSummary: "summary",

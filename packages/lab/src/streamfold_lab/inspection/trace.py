@@ -91,7 +91,7 @@ class _Trace:
         self.events: list[Event] = []
         self.warnings: dict[tuple[WarningCode, str], LocatedWarning] = {}
         self._decoder, self._reader, self._notes, self._by_dialect = decoder, reader, notes, by_dialect
-        self._ends = list(accumulate(size for size, _ in cuts))  # of the network reads, and when each came
+        self._ends = list(accumulate(size for size, _ in cuts))  # the position after each network read
         self._times = list(accumulate(delay for _, delay in cuts))
         self._number = 0
         self._time = 0.0
@@ -170,7 +170,7 @@ class _Trace:
                 start=start,
                 end=end,
                 raw=raw.decode("utf-8", "replace"),
-                name=event.event if event and event.event != "message" else "",  # what events without a name are called
+                name=event.event if event and event.event != "message" else "",  # the default name
                 data=event.data if event else "",
                 time=time,
                 gap=gap,

@@ -12,11 +12,11 @@ from streamfold.engine import MatchRule
 
 EventKind: TypeAlias = Literal[
     "event",
-    "comment",  # lines without data: they keep a connection open and say nothing
-    "body",  # the whole body, where it is no event stream
-    "rest",  # the beginning of an event, at the end of the body
-    "unread",  # it came when the answer had ended already
-    "end",  # no bytes at all: what happened when there were no more
+    "comment",  # lines without data, which keep the connection open
+    "body",  # the whole body, if it isn't an event stream
+    "rest",  # an incomplete event at the end of the body
+    "unread",  # bytes that arrived after the end of the reply
+    "end",  # no bytes: the effects of the end of the body
 ]
 
 

@@ -31,7 +31,7 @@ _COMMON = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-# The pages have their own policy, with hashes of their script and style; this adds what a page can't say itself.
+# The HTML contains a policy with hashes of its script and style. `frame-ancestors` works only as a header.
 _PAGE = {**_COMMON, "content-security-policy": "frame-ancestors 'none'"}
 
 

@@ -53,7 +53,7 @@ class PageAccess:
         headers = Headers(scope=scope)
         if self._keys:
             given = _key(headers.get("authorization", ""))
-            if not sum(compare_digest(given, key) for key in self._keys):  # all are compared, whichever fits
+            if not sum(compare_digest(given, key) for key in self._keys):  # compares all keys: constant time
                 raise HTTPException(
                     401,
                     "this page needs one of its keys, as a bearer token or as the password",
@@ -92,5 +92,5 @@ def _key(header: str) -> bytes:
 def _host(header: str) -> str:
     try:
         return urlsplit(f"//{header}").hostname or ""
-    except ValueError:  # an address with one bracket
+    except ValueError:  # an IPv6 address with only one bracket
         return ""

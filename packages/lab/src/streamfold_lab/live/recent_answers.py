@@ -16,7 +16,7 @@ from streamfold.types import Attempt, RequestInfo
 Ending: TypeAlias = Literal["finished", "failed", "left"]
 
 _NOTE = "streamfold_lab.live"
-_LARGEST = 16 * 2**20  # bytes of one answer; of a longer one the beginning is kept
+_LARGEST = 16 * 2**20  # the maximum number of stored bytes of one response
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class WatchedAnswer:
         """Returns the stored bytes of the body, and its network reads: for each read, the number of bytes and the
         seconds since the previous read.
         """
-        pieces = tuple(self.pieces)  # it may grow meanwhile
+        pieces = tuple(self.pieces)  # a copy, because the list may grow meanwhile
         times = [self.since, *(when for when, _ in pieces)]
         waits = [max(0.0, after - before) for before, after in pairwise(times)]
         body = b"".join([piece for _, piece in pieces])
@@ -80,7 +80,7 @@ class RecentAnswers:
     def __init__(self, answers: int, most_bytes: int) -> None:
         self._most, self._free = answers, most_bytes
         self._watched: OrderedDict[int, WatchedAnswer] = OrderedDict()
-        self._sizes: dict[int, int] = {}  # as they were when somebody looked
+        self._sizes: dict[int, int] = {}  # the responses' sizes at the last call of `all`
         self._numbers = 0
         self.clock = 0
         self.hooks = Hooks(
@@ -99,7 +99,7 @@ class RecentAnswers:
     def all(self) -> list[WatchedAnswer]:
         """Returns the stored responses, the oldest first."""
         for found in self._watched.values():
-            if self._sizes.get(found.number) != found.size:  # looked for here, so that a piece costs nothing more
+            if self._sizes.get(found.number) != found.size:  # checked here to save time for each network read
                 self._changed(found)
                 self._sizes[found.number] = found.size
         return list(self._watched.values())
@@ -155,7 +155,7 @@ class RecentAnswers:
         number, oldest = self._watched.popitem(last=False)
         self._sizes.pop(number, None)
         self._free += _kept(oldest)
-        oldest.pieces, oldest.dropped = [], True  # it may still be under way
+        oldest.pieces, oldest.dropped = [], True  # it may still be arriving
 
 
 def _kept(found: WatchedAnswer) -> int:

@@ -16,8 +16,8 @@ from streamfold.recording import Cut, Recording, cleaned_body
 from ..inspection import inspect_stream, render_page
 from .recent_answers import WatchedAnswer
 
-_WINDOW = 4000  # characters of an answer in which secrets are looked for
-_SHOWN = 300  # characters of it that the list shows
+_WINDOW = 4000  # how many of the last characters are searched for secrets
+_SHOWN = 300  # how many of these characters the list shows
 
 
 class AnswerSummary:
@@ -61,7 +61,7 @@ class AnswerSummary:
         if outcome:
             self._decoder = None
             return outcome.text or outcome.reasoning
-        if self._pieces is not watched.pieces:  # another attempt begins from the beginning
+        if self._pieces is not watched.pieces:  # a retry begins from the beginning
             self._pieces, self._read, self._tail, self._thought = watched.pieces, 0, "", ""
             self._decoder = StreamDecoder(find_adapter(watched.info.adapter)(), **_reading(watched))
         if self._decoder is not None:
@@ -69,7 +69,7 @@ class AnswerSummary:
             self._read += len(pieces)
             try:
                 chunks = [chunk for _, piece in pieces for chunk in self._decoder.feed(piece)]
-            except StreamError:  # the provider's own reader reports it
+            except StreamError:  # the client's own decoder reports the error
                 self._decoder, chunks = None, []
             self._tail = (self._tail + "".join(chunk.delta for chunk in chunks))[-_WINDOW:]
             self._thought = (self._thought + "".join(chunk.reasoning for chunk in chunks))[-_WINDOW:]

@@ -12,7 +12,7 @@ from .stream import STREAM
 from .thinking import THINKING
 from .turns import TURNS
 
-# Quirks of Chat Completions that no request to one model can show, and why. They stay as the catalogue has them.
+# Chat Completions quirks that a request to one model can't detect, and why. The doctor doesn't change these settings.
 NOT_EXAMINED = {
     "refused_members": "only framework integrations use these settings, and a server that"
     " ignores a setting responds normally",

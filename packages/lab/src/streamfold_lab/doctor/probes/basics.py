@@ -26,8 +26,8 @@ from .judging import (
 )
 
 _CHAT = ("chat", "kimi")
-_LIMIT = 16  # tokens that the probe about limits allows; OpenAI's Responses refuse fewer
-_CUT = 24  # tokens after which an answer is cut
+_LIMIT = 16  # the token limit of the probe for limits; OpenAI's Responses API rejects lower limits
+_CUT = 24  # the token limit of a response that must be truncated
 
 
 def _counted(usage: Any) -> str:
@@ -218,7 +218,7 @@ def _words_behind_numbers(seen: ProbeResponse) -> str:
     return behind if len(re.findall(r"[^\W\d_]{2,}", behind)) >= 3 else ""
 
 
-# The limits that are documented somewhere, from "as many as anybody sends" down: 16 (DeepSeek), 5 (Gemini), 4 (OpenAI).
+# Documented limits for the number of stop sequences: 16 (DeepSeek), 5 (Gemini), 4 (OpenAI).
 _STOPS = (17, 16, 5, 4, 3, 2)
 
 
@@ -268,7 +268,7 @@ def _length(answers: Answers) -> Conclusion:
             return doubtful(f"the text continues after the limit: {shown(foreign, 60)}")
         return Conclusion("ok", "a truncated response is reported as truncated")
     words, usage = prompt_words(seen.text), seen.reply.usage
-    if len(words) > 2 * _CUT:  # no tokenizer has a token for two words
+    if len(words) > 2 * _CUT:  # no tokenizer encodes two words as one token
         return doubtful(f"the response has {len(words)} words, although at most {_CUT} tokens were allowed")
     counted_whole = whole is not None and whole.fine and "100" in prompt_words(whole.text)
     if "100" not in words and (counted_whole or (usage and usage.output_tokens == _CUT)):

@@ -91,7 +91,7 @@ def _one_call(seen: ProbeResponse) -> Conclusion:
 def _required(answers: Answers) -> Conclusion:
     if answers["required"].refused:
         why, calm = refusal(answers["required"]), answers.get("disable_reasoning")
-        if calm and calm.fine and calm.reply.tool_calls and "messages" in calm.sent:  # Chat and Messages have the quirk
+        if calm and calm.fine and calm.reply.tool_calls and "messages" in calm.sent:  # these APIs have the quirk
             does = 'while the model thinks, "auto" is sent instead, with a warning: forced_while_thinking = false'
             return set_quirk(why, does, "forced_while_thinking", False)
         does = '"auto" is sent instead, with a warning'
@@ -216,7 +216,7 @@ def _long_arguments(seen: ProbeResponse) -> Conclusion:
     return _broken(seen) or unclear(f"no tool call; the text is {shown(seen.text, 60)}")
 
 
-_CUT = 16  # tokens; OpenAI's Responses refuse fewer
+_CUT = 16  # a token limit; OpenAI's Responses API rejects lower limits
 
 
 @CALLS.probe(

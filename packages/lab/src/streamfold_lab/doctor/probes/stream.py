@@ -11,10 +11,10 @@ from ..damage import Damage, damage, has_gap, repeats, said, wanted
 from ..values import Answers, Conclusion, ProbeResponse, Verdict, Way
 from .judging import ProbeGroup, numbers_of, shown, unclear
 
-_SLOW_START = 5.0  # seconds until the head of a response
-_SLOW_PIECES = 0.25  # seconds between two pieces, in the middle of all
-_SEVERAL = 4  # pauses, so that one alone says nothing
-_LONG_PAUSE = 5.0  # seconds between two pieces
+_SLOW_START = 5.0  # seconds until the response headers arrive
+_SLOW_PIECES = 0.25  # the median of the seconds between two network reads
+_SEVERAL = 4  # the minimum number of pauses, because a single one may happen by chance
+_LONG_PAUSE = 5.0  # seconds between two network reads
 
 
 def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what: str, does: str) -> Conclusion:

@@ -155,7 +155,7 @@ def _reasoning_back(answers: Answers) -> Conclusion:
     works = next((name for name in _FIELDS if (seen := answers.get(name)) and seen.fine), None)
     if without.refused and works:
         why = f"an assistant message with tool calls, but without reasoning, is {refusal(without)}"
-        if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as at Kimi's API
+        if (empty := answers.get(f"empty_{works}")) and empty.refused:  # as by Kimi's API
             does = f"reasoning is sent back as {works}; empty reasoning is rejected too"
             return set_quirk(why, does, "reasoning_field", works)
         does = f"reasoning is sent back as {works}, empty if there is none: reasoning_required = true"

@@ -17,7 +17,7 @@ PLACEHOLDER = {"google": {"thought_signature": "skip_thought_signature_validator
 _CALL = ToolCall(_SHORT_ID, "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
 HISTORY = (
     user("What is the weather in Paris?"),
-    assistant(tool_calls=[_CALL], reasoning="The user wants the weather."),  # Kimi's API refuses an empty one
+    assistant(tool_calls=[_CALL], reasoning="The user wants the weather."),  # Kimi's API rejects empty reasoning
     tool_result(_CALL, "18 degrees and sunny"),
 )
 

@@ -97,7 +97,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-_MISFITS = 0.1  # share of calls without a required argument that a model may make by itself
+_MISFITS = 0.1  # a model itself may omit a required argument in this share of its tool calls
 
 
 @ALL_ANSWERS.probe_many("required_arguments", "Do tool calls have all required arguments?", both_modes=True)
@@ -108,7 +108,7 @@ def _required_arguments(answers: Answers) -> Conclusion:
         for call in seen.reply.tool_calls
         if seen.fine and not call.error and call.name in _declared(seen)
     ]
-    # A tool that is never called with all of them may be too much for the model.
+    # A tool that is never called with all required arguments may be too difficult for the model.
     can = {call.name for _, call, names in calls if all(name in call.arguments for name in names)}
     calls = [each for each in calls if each[1].name in can]
     found = [(seen, call, name) for seen, call, names in calls for name in names if name not in call.arguments]
@@ -126,11 +126,12 @@ def _required_arguments(answers: Answers) -> Conclusion:
     return Conclusion("unfaithful", f"{saw}; {sure}", telling=numbers_of(seen for seen, _, _ in found))
 
 
-# Special tokens of models in an answer whose request did not have them.
+# Special tokens of models, which a response should contain only if its request does.
 _TOKENS = re.compile(
     r"<\|[a-z_]{2,30}\|?>|<[a-z_]{2,30}\|>|<｜[^｜<>]{2,30}｜>|\[TOOL_CALLS\]|</?tool_call>|</?function_call>"
 )
-_QUOTING = ("special_tokens", "long_result", "strings", "echo", "user_tokens", "long_arguments")  # that ask for markup
+# Probes whose prompts contain markup.
+_QUOTING = ("special_tokens", "long_result", "strings", "echo", "user_tokens", "long_arguments")
 
 
 @ALL_ANSWERS.probe_many("markup", "Does the text contain special tokens or tool call markup?", both_modes=True)
@@ -150,10 +151,11 @@ def _call_in_text(seen: ProbeResponse) -> bool:
     return any(dialect_of(seen, name) not in (None, "required", "named") for name in _declared(seen))
 
 
-_TOTAL = 0.1  # share by which a total may differ from the sum of its parts
-_NOT_READ = (*OUTPUT_LIMITS, "stream", "stream_options", "temperature", "seed", "random_seed", "stop")  # by the model
-_SAME = 1.2  # factor by which the counts of one prompt may differ
-_SLACK = 16  # tokens by which counts may differ in any case
+_TOTAL = 0.1  # a total may differ by this share from the sum of its parts
+# Request fields that don't change the prompt, and therefore not the input token count.
+_NOT_READ = (*OUTPUT_LIMITS, "stream", "stream_options", "temperature", "seed", "random_seed", "stop")
+_SAME = 1.2  # the token counts of one prompt may differ by this factor
+_SLACK = 16  # and counts additionally by this number of tokens
 
 
 @ALL_ANSWERS.probe_many("totals", "Do token counts add up?", both_modes=True)
@@ -167,7 +169,7 @@ def _totals(answers: Answers) -> Conclusion:
         counted += 1
         if wrong := _wrong_count(seen):
             found.append((seen, wrong))
-        if seen.probe != "cache":  # compares its counts itself
+        if seen.probe != "cache":  # this probe compares its counts itself
             read = {name: value for name, value in request_fields(seen.sent).items() if name not in _NOT_READ}
             counts[json.dumps(read)].append((usage.input_tokens, seen))
     for same in counts.values():

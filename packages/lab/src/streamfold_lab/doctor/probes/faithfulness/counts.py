@@ -16,14 +16,14 @@ from ...values import Answers, Conclusion, ProbeRequest, ProbeResponse
 from ..judging import ProbeGroup, doubtful
 
 COUNTS = ProbeGroup("faithfulness")
-_GROWTH = 2.5  # factor by which the count of a known English text may differ from one token for four bytes
-_RULED = 1.4  # factor by which counts may differ from those of a text of the same kind that the limit has cut
+_GROWTH = 2.5  # the token count of English text may differ by this factor from one token per four bytes
+_RULED = 1.4  # a count may differ by this factor from the count that `_ruler` predicts
 _OVERHEAD = 500  # tokens that a chat template may add to a short prompt
-_DEFAULT = 100  # tokens of a system prompt that a chat template has where the request has none
-_KNOWN = 2_400  # characters of the known text
-_LIMIT = 100  # tokens after which a repeated text is cut
-_SAME = 1.1  # factor by which the counts of one prompt may differ
-_SLACK = 16  # tokens by which two counts may differ in any case
+_DEFAULT = 100  # tokens of the default system prompt that a chat template may add
+_KNOWN = 2_400  # the length of the known text in characters
+_LIMIT = 100  # the token limit that truncates the repeated text
+_SAME = 1.1  # the token counts of one prompt may differ by this factor
+_SLACK = 16  # and two counts additionally by this number of tokens
 
 
 def _short(rng: Random) -> ProbeRequest:
@@ -178,7 +178,7 @@ def _cache(answers: Answers) -> Conclusion:
     counts, cached = (first.input_tokens or 0, again.input_tokens or 0), again.cached_tokens or 0
     if cached > counts[1]:
         return Conclusion("unfaithful", f"{cached:,} of {counts[1]:,} tokens are counted as cached")
-    without_cached = abs(counts[0] - counts[1] - cached) <= _SLACK  # the count leaves out what came from the cache
+    without_cached = abs(counts[0] - counts[1] - cached) <= _SLACK  # the input token count excludes cached tokens
     if max(counts) > min(counts) * _SAME + _SLACK and not without_cached:
         saw = (
             f"a prompt is counted as {counts[0]:,} tokens, but as {counts[1]:,} when repeated, {cached:,} of"

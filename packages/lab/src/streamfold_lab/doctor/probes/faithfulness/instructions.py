@@ -46,7 +46,7 @@ def _two_systems(rng: Random) -> ProbeRequest:
     "two_systems",
     "Does the model see a second system message?",
     with_random_values(_two_systems),
-    apis=("chat", "responses"),  # the others have one place for instructions
+    apis=("chat", "responses"),  # the other APIs have one field for all instructions
     whim=True,
     refused=("ok", "joined into one"),
 )

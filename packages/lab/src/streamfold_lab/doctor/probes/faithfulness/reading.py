@@ -40,7 +40,7 @@ _ALL = "What are the {} code and the last code? Answer with all the codes, one p
 
 # --- Long texts ------------------------------------------------------------------------------------------------------
 
-_CUT_BOUND = 7  # characters of English for one token: no tokenizer in use needs as few tokens
+_CUT_BOUND = 7  # characters of English text per token: every known tokenizer needs more tokens
 _PLACES = ("first", "second", "third", "fourth", "last")
 
 
@@ -351,7 +351,7 @@ READING.probe(
 
 # --- Definitions of tools --------------------------------------------------------------------------------------------
 
-_MANY = 60  # tools, more than servers are known to cut
+_MANY = 60  # the number of tools, more than the known limits of servers
 
 
 def _of_tools(count: int) -> ProbeRequest:

@@ -31,8 +31,8 @@ def _thought_of(reply: Reply) -> list[str]:
     return re.findall(r"(?<!\d)\d{4}(?!\d)", reply.reasoning or "")
 
 
-_OPAQUE = ("encrypted_content", "signature", "thoughtSignature", "reasoning_details")  # members with hidden reasoning
-_HIDDEN = "4827"  # told in the control, where the reasoning isn't shown
+_OPAQUE = ("encrypted_content", "signature", "thoughtSignature", "reasoning_details")  # fields with hidden reasoning
+_HIDDEN = "4827"  # the number for the request `told` if the reasoning isn't visible
 
 
 def _reasoning_size(reply: Reply) -> int:
@@ -125,7 +125,7 @@ def _without_thinking(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-_MORE = 1.15  # factor by which reasoning of a high effort is longer than that of a low one
+_MORE = 1.15  # reasoning with high effort should be longer by this factor than with low effort
 
 
 @REASONING.probe_many(
