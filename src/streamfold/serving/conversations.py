@@ -33,7 +33,7 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
     """
     form, given = find_format(api), read_messages(messages)
     talk = [message for message in given if message.role not in INSTRUCTION_ROLES]
-    # An API may treat an assistant's text at the end as one to continue, and trim it.
+    # An API may continue a final assistant message, and trim its text. A user message after it prevents that.
     added = not talk or (talk[-1].role == "assistant" and not talk[-1].partial)
     request = Request("", (*given, GO_ON_MESSAGE) if added else given)
     rules = form.adapter.history_rules(request)
@@ -78,7 +78,7 @@ def parse_messages(items: str | Mapping[str, Any] | Iterable[Mapping[str, Any]],
 
 
 def _changed_ids(messages: tuple[Message, ...], items: list[dict[str, Any]], form: Format) -> list[ReplyWarning]:
-    """Returns a warning if Gemini's contents lack the ids of tool calls. Only ids that Gemini created are sent to
+    """Returns a warning if tool call ids were left out of Gemini's contents. Only ids that Gemini created are sent to
     Gemini."""
     if form.content != "parts":
         return []

@@ -43,7 +43,7 @@ class Serialized:
 
 
 class _ChatHistory(ChatAdapter):
-    keeps_reasoning = True  # also in finished turns: the reader of the messages decides
+    keeps_reasoning = True  # also in earlier turns: whoever reads the messages can leave it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,7 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: the adapter that encodes conversations. Its quirks are set so that a message loses as little as
-            possible.
+        adapter: the adapter that encodes conversations. Its quirks preserve as much of a message as possible.
         items: the name of the request field that contains the list of messages, items or contents.
         instructions: the name of the request field that contains the instructions, or None if they are in the list of
             messages.

@@ -134,7 +134,7 @@ def _info(error: APIError) -> ErrorInfo:
             made = ErrorInfo(error.message)
     if made.retryable == error.retryable and (made.type or made.code):
         return made
-    # Clients that know these types can tell from them whether to retry.
+    # From these types, clients can tell whether to retry.
     return replace(made, type="server_error" if error.retryable else "upstream_error")
 
 
@@ -165,7 +165,7 @@ def _items_and_calls(reply: Reply, *, with_texts: bool) -> Iterator[Delta]:
     for item in items:
         yield from _texts(item) if with_texts else ()
         place = places.get(str_or_none(item.get("call_id")) or str_or_none(item.get("id")) or "", -1)
-        for made in calls[written : max(written, place)]:  # the list of items may lack them, or have them elsewhere
+        for made in calls[written : max(written, place)]:  # calls that the list of items lacks, or has elsewhere
             yield from made
         yield ExtraPart("output", item)
         if place >= written:

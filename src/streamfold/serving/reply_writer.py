@@ -32,8 +32,8 @@ class ReplyWriter:
     """Converts the chunks of one answer to the bytes of a response in the client's API, without I/O.
 
     With the option `partial_tool_calls`, the chunks contain fragments of tool calls. The writer writes these fragments
-    as they arrive, one tool call after the other. It delays the last character of a tool call until other content
-    follows, so that a truncated tool call doesn't look complete.
+    as they arrive, one tool call after the other. It delays the last character of a tool call's arguments until other
+    content follows, so that a truncated tool call doesn't look complete.
 
     A subclass can override `write`, `end` and `release` to change what is passed to the serializer.
 
@@ -62,8 +62,8 @@ class ReplyWriter:
         return b""
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> bytes:
-        """Returns the events for a field of a provider's event that the event's chunks don't contain. Call this method
-        before `feed`.
+        """Returns the events for `extra`, a field of a provider's event that no chunk contains. Call this method before
+        `feed` gets the event's chunks.
 
         Args:
             preceding_calls: the number of tool calls that had begun before the provider's event.
@@ -99,7 +99,7 @@ class ReplyWriter:
 
     def writable(self, reply: Reply) -> Reply:
         """Returns the reply without NaN and Infinity, and without the tool calls whose kind the client's API doesn't
-        support. Adds warnings with the names of the removed values."""
+        support. Adds warnings that name the removed values."""
         return keep_call_kinds(without_non_finite(reply), self.serializer.call_kinds)
 
     def rest(self, partial: Reply | None) -> bytes:
@@ -133,7 +133,7 @@ class ReplyWriter:
         return self.serializer.finish()
 
     def release(self) -> bytes:
-        """Returns the events that the serializer has delayed, when the answer has failed."""
+        """Returns the events that the serializer has delayed, after the answer has failed."""
         return self.serializer.release()
 
 
@@ -222,7 +222,7 @@ class DeltaOrder:
         return out
 
     def note(self, preceding_calls: int, extra: ExtraPart) -> list[Delta]:
-        """Adds a field of a provider's event that the event's chunks don't contain. Call this method before `feed`.
+        """Adds `extra`, a field of a provider's event that no chunk contains, before `feed` gets the event's chunks.
         Returns the deltas that can be written to the client now."""
         out: list[Delta] = []
         self._add(preceding_calls, extra, out)
@@ -254,7 +254,7 @@ class DeltaOrder:
             if serializer is None or not serializer.calls_may_be_cut:
                 how = "reached its token limit" if reply.finish_reason == "length" else "was filtered"
                 raise IncompleteStreamError(f"the answer {how} inside a tool call: {tools}")
-        # `reply` has the complete calls.
+        # Delayed tool call fragments are dropped, because `reply` has the complete calls.
         self._late = [late for late in self._late if not isinstance(late[1], ToolCallDelta)]
         ends = [end and self._fitting(end) for end in ends]
         return list(self._rest_of(reply, ends))
@@ -264,8 +264,7 @@ class DeltaOrder:
         return [delta for delta in self._take(None) if not isinstance(delta, ToolCallDelta)]
 
     def _fitting(self, end: ToolCallDelta) -> ToolCallDelta:
-        """Returns a complete tool call. White space that was added to its arguments after the next tool call had begun
-        is removed.
+        """Returns a complete tool call without white space that arrived after the next tool call had begun.
 
         Raises:
             ProtocolError: more arguments arrived after the closing brace had been written.
@@ -303,7 +302,7 @@ class DeltaOrder:
             self._complete = self._freed = True
             self._held = None if self._keeps_ends else delta
             return
-        if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # which may belong to that call
+        if (held := self._held) is not None and not isinstance(delta, ExtraPart):  # an extra may belong to that call
             self._held = None
             self._closed[held.index] = held.arguments
             self._sizes[held.index] += len(held.arguments)
@@ -316,13 +315,12 @@ class DeltaOrder:
                 self._begun.append(delta.name or "")
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes the delayed content that may follow now, because the tool calls before the content have begun or are
-        complete."""
+        """Writes delayed content whose preceding tool calls have begun or are complete."""
         released = True
         while released:
             self._freed = released = False
             late, self._late = self._late, []
-            waiting: float = inf  # the lowest place that still waits, which later deltas don't overtake
+            waiting: float = inf  # the lowest place of a delta that stays delayed; later deltas don't overtake it
             for place, delta in late:
                 if self._goes_on(delta) or (place < waiting and self._may_go(place, delta)):
                     self._write(delta, out)
@@ -337,10 +335,10 @@ class DeltaOrder:
         refusals: list[Delta] = []  # to return after the delayed texts
         for part in end_deltas(reply):
             if isinstance(part, ExtraPart) and part.value in waiting:
-                continue  # the delayed content has it at its place
+                continue  # the delayed content already contains this item
             if isinstance(part, ToolCallDelta):
                 end = ends[part.index or 0]
-                # With the number and the arguments with which the call began.
+                # The number and the arguments must be those with which the call began.
                 said = (next(later), part.arguments) if end is None else (end.index, end.arguments)
                 call = replace(part, index=said[0], arguments=said[1])
                 yield from self._take(call.index)
@@ -370,8 +368,8 @@ class _CallFragments:
     """Decides which fragments of one tool call can be written to a client before the answer has ended.
 
     - A truncated tool call must not look complete. Therefore the last non-space character of its arguments is delayed,
-      and nothing is written before the text after the first brace has arrived. The character that closes the JSON
-      object is a fragment with `ended=True`.
+      and nothing is written before the text after the first brace has arrived. The closing brace is a fragment with
+      `ended=True`.
     - Written fragments can't be taken back. A tool call is delayed until the end of the answer if its id or name is
       missing, if another tool call has the same id, if the request doesn't declare its tool, or if its arguments look
       damaged (see `jsontext/tool_arguments.py`).
@@ -383,7 +381,8 @@ class _CallFragments:
         pieces: the pieces of the arguments that have arrived.
         held: the last of these pieces, which haven't been written to the client yet.
         shown: the pieces that have been written to the client.
-        first: the first piece of the arguments. is_only: True until a different piece arrives.
+        first: the first piece of the arguments.
+        is_only: True until a different piece arrives.
         unread: the pieces after the last closing brace, which `brackets` hasn't parsed yet.
         stopped: True if the rest of the arguments is delayed until the end of the answer.
         closed: True if `held` contains the brace that closes the arguments.

@@ -33,7 +33,7 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     Other unknown counts are left out.
 
     Clients use the token counts as the size of the context. If Anthropic's server shortened the context (a compaction),
-    the counts are therefore the ones that the server sent.
+    its own counts are therefore returned.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):
@@ -157,7 +157,7 @@ class AnthropicSerializer(StreamSerializer):
     def write_extra(self, name: str, value: Any) -> None:
         match name, value:
             case "signature", str() if self._thinking:
-                self.switch_block("thinking")  # also if the provider hides the reasoning that it signs
+                self.switch_block("thinking")  # even if the provider hides the signed reasoning
                 self._signature = value
             case "text_end", {} if self.open_kind == "text":
                 for citation in value.get("citations") or ():

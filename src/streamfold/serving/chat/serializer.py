@@ -154,14 +154,15 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
     """Returns the finish reason for the client. A provider's finish reason that streamfold doesn't know is returned
-    unchanged. If the provider sent no finish reason, returns None or, with `mend`, `stop` or `tool_calls`."""
+    unchanged. If the provider sent no finish reason, returns None; with `mend`, returns `stop` or `tool_calls` instead.
+    """
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None
         if said or not mend:
             return said or None
         finish = Finish("stop", "")
     if finish.reason == "tool_calls" and (not calls or isinstance(tool_choice, NamedTool)):
-        return "stop"  # as OpenAI ends a call that the request named, streamed or not
+        return "stop"  # as OpenAI does if the request named the tool
     if finish.reason == "stop" and calls and not isinstance(tool_choice, NamedTool):
         return "tool_calls"
     return finish.reason

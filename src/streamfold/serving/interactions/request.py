@@ -2,8 +2,8 @@
 list of steps.
 
 The parser raises ConfigError for a field that it can't leave out without changing the meaning of the request. Such
-fields belong to interactions that Google stores or runs in the background or, if the provider has another API, to tools
-that Google runs. Other fields that only the Interactions API has go to `extra_body`.
+fields request interactions that Google stores or runs in the background. If the provider has another API, tools that
+Google runs also raise ConfigError. Other fields that only the Interactions API has go to `extra_body`.
 """
 
 from __future__ import annotations

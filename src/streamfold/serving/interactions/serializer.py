@@ -34,7 +34,7 @@ class InteractionsSerializer(StreamSerializer):
         others: see `StreamSerializer`.
     """
 
-    arguments_are_text = False  # in an answer that isn't streamed, they are an object
+    arguments_are_text = False  # only an answer that isn't streamed has an object
     keep_alive = b"\n"  # clients ignore an empty line
 
     def __init__(self, *, thinking: bool = True, **others: Unpack[SerializerArguments]) -> None:

@@ -22,9 +22,9 @@ class PartKind(NamedTuple):
     Attributes:
         events: the prefix of the names of the events that add text to the part.
         part_events: the prefix of the names of the events for the start and the end of the part.
-        member: the name of the field that contains the text, in the part and in the event for the end of the text.
-        container: the name of the item's field that lists such parts. number: the name of the event field that contains
-            the index in this list.
+        member: the field that contains the text, in the part and in the event that ends the text.
+        container: the item's field that lists such parts.
+        number: the event field that contains the index in this list.
         more: additional fields of the events for the text, such as an empty list of log probabilities.
     """
 
@@ -63,8 +63,8 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns the usage object of the Responses API. If the provider has the same API, other fields of its usage object
-    are copied. The API requires all token counts, so an unknown count is 0. The usage object of the Messages API also
-    has the field `input_tokens`, but with another meaning, so it isn't copied.
+    are copied. The API requires all token counts, so an unknown count is 0. A usage object of the Messages API isn't
+    copied, because its `input_tokens` has another meaning.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
     counts = {
@@ -86,8 +86,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error object of a response. The error code is the provider's code or, without one, the code that the
-    Responses API has for such failures."""
+    """Returns the error object of a response. The code is the provider's code, otherwise the provider's error type,
+    otherwise one for the kind of failure."""
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}
@@ -125,8 +125,9 @@ class OpenItem:
 
     Attributes:
         key: the provider's index or id for the item, or None if the provider sends neither.
-        kind, number, pieces: the kind of the item's open part, the provider's number for this part, and the pieces of
-            its text so far.
+        kind: the kind of the open part.
+        number: the provider's number for the open part.
+        pieces: the pieces of the open part's text so far.
         position: the event fields that identify the item and its last part.
     """
 
@@ -161,7 +162,7 @@ class OpenItem:
         return part
 
     def leave(self, said: Collection[str]) -> None:
-        """Closes the item with the content that has arrived, if the provider didn't say where the item ends."""
+        """Closes the item with the content that has arrived, if the provider didn't mark the item's end."""
         if self.kind is not None:
             self.end_part(said)
         if self.item["type"] == "message":
@@ -291,7 +292,7 @@ class _CustomItem(CallItem):
     def complete(self, arguments: str) -> _Events:
         self.item["input"] = text = custom_input(arguments)
         written = "".join(self._written)
-        # If the arguments aren't JSON, they are the input, whatever pieces were written before.
+        # Arguments that aren't JSON are the input, regardless of the pieces that were written before.
         rest = text.removeprefix(written) if text.startswith(written) else ""
         events: _Events = [("response.custom_tool_call_input.delta", {"delta": rest})] if rest else []
         return [*events, ("response.custom_tool_call_input.done", {"input": text})]

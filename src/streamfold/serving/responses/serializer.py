@@ -81,8 +81,8 @@ def compaction_object(
         reply: the answer to a request with `Request.compact`. It contains the items that replace the conversation.
         id: the id of the `response.compaction` object.
         created: the time of the request, in seconds since 1970.
-        opening: the input items that the provider received as instructions. They precede the items of the reply
-            unchanged.
+        opening: input items that the provider received as instructions. They are returned unchanged, before the items
+            of the reply.
     """
     items = [*opening, *reply.extras.get("output", ())]
     head = {"id": id, "object": "response.compaction", "created_at": created}
@@ -186,7 +186,7 @@ class ResponsesSerializer(StreamSerializer):
         self.current_item: OpenItem | None = None
         self._call_items: dict[int, CallItem] = {}
         self._tools = tools or {}
-        self._failed = False  # calls aren't marked as done any more, because the AI SDK runs every call that is
+        self._failed = False  # true: don't mark calls as done, because the AI SDK runs every call marked as done
         self._carried: dict[str, int | None] = {}  # the positions of the provider's items, by their keys
         self._cited: list[dict[str, Any]] = []  # citations for the open text
         self._refused = ""  # the refusals in the provider's messages
@@ -198,7 +198,7 @@ class ResponsesSerializer(StreamSerializer):
 
     # --- the order of items -------------------------------------------------------------------------------------------
 
-    # OpenAI's items never overlap. Some clients (langchain-openai 1.7) mix up the pieces of items that do.
+    # OpenAI's items never overlap, and some clients (langchain-openai 1.7) mix up the pieces of overlapping items.
 
     def end_open_call(self) -> None:
         self._end_calls("incomplete" if self.finish_reason is not None and self.finish_reason.cut else "completed")
@@ -277,7 +277,7 @@ class ResponsesSerializer(StreamSerializer):
         current, self.current_item = self.current_item, None
         if current is None:
             return
-        if self._failed:  # not marked as done, because clients (Codex) keep items that are
+        if self._failed:  # not marked as done, because Codex keeps items that are marked
             current.leave(self.said)
             return
         self.close_part(current)
@@ -339,7 +339,7 @@ class ResponsesSerializer(StreamSerializer):
             return
         current = self.current_item
         if name == "annotations" and current and current.kind is TEXT and not self._has_messages:
-            self._cited.append(flat_annotation(value))  # else the provider's message has it, with its place
+            self._cited.append(flat_annotation(value))  # otherwise the provider's message contains the citation
         elif name == "output":
             self._item(value)
             self._complete(value)
@@ -372,7 +372,7 @@ class ResponsesSerializer(StreamSerializer):
         if "".join([written[number]["text"] for number in places]) + open_text != text_in(message):
             return
         refusals = refusals_in(message)
-        if not written and (not refusals or key_of(message) in self._carried):  # nothing, or the same refusals again
+        if not written and (not refusals or key_of(message) in self._carried):  # nothing new
             return
         self._carried[key_of(message)] = None
         self._has_messages = True
@@ -382,7 +382,7 @@ class ResponsesSerializer(StreamSerializer):
             for number, cited in zip(places, found, strict=False):
                 for annotation in cited:
                     self._annotate(current, annotation, number)
-        if not any(part["type"] == "refusal" for part in written):  # else they have been written
+        if not any(part["type"] == "refusal" for part in written):  # otherwise they have been written
             for number, text in enumerate(refusals):
                 self._refused += text
                 place = PartRef(item=None if written else str_or_none(message.get("id")), number=len(written) + number)
@@ -424,8 +424,7 @@ class ResponsesSerializer(StreamSerializer):
         self.finish_item(index, item)
 
     def _encrypted(self, item: Mapping[str, Any]) -> None:
-        """Adds the encrypted reasoning of an item to the reasoning that is written, unless the next message has already
-        begun."""
+        """Adds an item's encrypted reasoning to the response, unless the next message has already begun."""
         current = self.current_item
         if current is not None and current.item["type"] == "message":
             return

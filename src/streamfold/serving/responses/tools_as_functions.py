@@ -44,7 +44,7 @@ class BuiltIn(NamedTuple):
         result: the type of the items that contain the tool's results.
         id_prefix: the prefix of the ids of such items.
         member: the name of the item's field that contains the arguments object.
-        empty: the default of each argument. A new call has these arguments.
+        empty: the default values of the arguments.
         more: additional fields of an item that calls the tool.
         description, parameters: the description and the JSON Schema of the function that replaces the tool. The
             client's declaration of the tool may override them.
@@ -252,15 +252,14 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """Returns the name of the function that replaces a tool. Earlier calls may be of tools that the request doesn't
-        declare."""
+        """Returns the name of the function that replaces a tool, even of a tool that only an earlier call names."""
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------
 
     def items(self, items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yields the items of a conversation. Calls and results of other tools are converted to calls and results of
-        functions."""
+        """Yields the items of a conversation. Calls and results of tools that aren't functions are converted to calls
+        and results of functions."""
         dropped: dict[str, None] = {}
         for where, item in items:
             if not isinstance(item, Mapping):
