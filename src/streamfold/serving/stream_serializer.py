@@ -150,7 +150,7 @@ class StreamSerializer(ABC):
         usage, finish_reason: the latest values that have arrived. These values are written at the end of the answer.
         calls: the tool calls so far, by index. Calls of custom tools have negative keys.
         collected: the payloads of the events of a response that isn't streamed.
-        said: the complete texts of the reply. A serializer uses these strings instead of equal copies, which saves
+        said: the reply's complete text, reasoning and refusal. Using these strings instead of equal copies saves
             memory.
     """
 
@@ -391,7 +391,7 @@ class StreamSerializer(ABC):
 
     @property
     def stem(self) -> str:
-        """The part of `id` that the generated ids of items and tool calls contain."""
+        """The part of `id` that is in all generated ids of items and tool calls."""
         return re.sub(r"^[a-z]+[-_]|[^A-Za-z0-9]", "", self.id)[-40:] or "0"
 
     @abstractmethod

@@ -20,8 +20,8 @@ class PartKind(NamedTuple):
     """Describes a kind of part in an output item: its events, its position in the item, and its value without text.
 
     Attributes:
-        events: the prefix of the names of the events that add text to the part.
-        part_events: the prefix of the names of the events for the start and the end of the part.
+        events: the prefix of the events that add text to the part, such as `response.output_text`.
+        part_events: the prefix of the events that start and end the part.
         member: the field that contains the text, in the part and in the event that ends the text.
         container: the item's field that lists such parts.
         number: the event field that contains the index in this list.

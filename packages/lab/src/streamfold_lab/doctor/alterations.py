@@ -62,9 +62,7 @@ def _equal(wanted: Any, found: Any) -> bool:
 
 
 def is_altered_copy(wanted: dict[str, Any], found: dict[str, Any]) -> bool:
-    """Returns whether tool call arguments are a damaged copy of the requested arguments, neither an exact copy nor
-    other arguments.
-    """
+    """Returns whether tool call arguments are similar to the requested arguments, but not equal."""
     if not alterations(wanted, found):
         return False
     if 2 * _unchanged(wanted, found) >= _size(wanted) > 1:

@@ -34,7 +34,7 @@ def _at_least(found: int, tries: int, share: float) -> float:
 
 
 def _bisect(rising: Callable[[float], float]) -> float:
-    """Returns the zero of a rising function between 0 and 1."""
+    """Returns the number between 0 and 1 at which a rising function is zero."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

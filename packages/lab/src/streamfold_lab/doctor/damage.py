@@ -88,7 +88,7 @@ def said(text: str) -> str:
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """Returns whether a response is the line that the prompt requested, once repeated events are removed."""
+    """Returns whether a response, without repeated events, is the line that the prompt requested."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False

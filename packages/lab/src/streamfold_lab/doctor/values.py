@@ -63,7 +63,7 @@ class ProbeRequest:
     """One request of a probe.
 
     Attributes:
-        name: the name of the request within its probe, which is part of the recording's file name.
+        name: the name of the request within its probe; part of the recording's file name.
         special: a description of the request for `--dry-run`.
         edit: changes the request's JSON body before it is sent, for fields that no option sets; may modify the body in
             place.
@@ -192,7 +192,7 @@ class Probe:
         apis: the adapters of the APIs that the probe applies to.
         whim: true if the result depends on the model. The runner then sends the probe up to three times.
         basic: true if the test run skips all other probes when this probe gets no complete response.
-        needs: the name of another probe. If that probe has the verdict "no", "fault" or "skipped", this one is skipped.
+        needs: the name of another probe. If its verdict is "no", "fault" or "skipped", this probe is skipped.
         repeated: true if one response can't decide the question, so that `--thorough` repeats the probe.
         both_modes: for a probe without requests: true if it also judges the responses that were requested without
             streaming.

@@ -209,8 +209,8 @@ def _stop(answers: Answers) -> Conclusion:
 
 
 def _words_behind_numbers(seen: ProbeResponse) -> str:
-    """Returns the text after the last number of a response that was stopped or cut off while the model counted. Such
-    text isn't from the model. For a response without numbers, returns an empty text.
+    """Returns the text after the last number, for a response in which the model counted until it was stopped. Such text
+    isn't from the model. For a response without numbers, returns an empty text.
     """
     if not {"3", "4"} & set(prompt_words(seen.text)):
         return ""

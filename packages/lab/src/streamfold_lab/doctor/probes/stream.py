@@ -1,4 +1,4 @@
-"""Probes for the stream and the connection, which send no requests, but judge all responses of the test run."""
+"""Probes for the stream and the connection. They send no requests, but judge all responses of the test run."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _content_type(answers: Answers) -> Conclusion:
 
 
 def _warned(codes: tuple[WarningCode, ...], verdict: Verdict, does: str) -> Callable[[Answers], Conclusion]:
-    """Returns a function whose verdict is `verdict` if a response has one of these warnings, otherwise "ok"."""
+    """Returns a function that judges all responses: `verdict` if one has a warning in `codes`, otherwise "ok"."""
 
     def judge(answers: Answers) -> Conclusion:
         found = [seen for seen in answers.values() if seen.fine and seen.codes & set(codes)]
