@@ -107,7 +107,7 @@ class EncodingReport:
         """Records entries of `Message.extras` as not sent, with the kinds of hosted tools in them."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
-                continue  # it contains how a response ended, and no content
+                continue  # this entry describes how a response ended
             steps = value if name in TURN_EXTRAS and isinstance(value, list | tuple) else ()
             kinds = dict.fromkeys(kind for step in steps if (kind := hosted_kind(step, name)))
             self.members.append(f"{where}.{name}" + (f" ({', '.join(kinds)})" if kinds else ""))

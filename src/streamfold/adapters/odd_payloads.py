@@ -28,7 +28,7 @@ def decode_odd_payload(
         read_error: parses an error object of the API.
 
     Raises:
-        ValueError: the data has no known meaning.
+        ValueError: the data is neither an error nor `[DONE]`.
     """
     if isinstance(payload, str):
         if is_done(payload):  # also on APIs without `[DONE]`: OpenRouter, LiteLLM (fixtures/litellm)

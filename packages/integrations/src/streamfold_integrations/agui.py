@@ -523,8 +523,8 @@ def _encrypted(subtype: str, entity: str, value: Mapping[str, Any]) -> Iterator[
 
 
 def _interrupt(waiting: PendingCall, shown: str, signature: str | None) -> dict[str, Any]:
-    # Clients send back the id, and the metadata only if the application does. The id identifies this approval, unless
-    # the signature does.
+    # Clients always send back the id, but the metadata only if the application does. The id identifies this approval
+    # unless a signature identifies it.
     call = waiting.call
     return {
         "id": shown if signature or waiting.approval_id is None else f"{shown}.{waiting.approval_id}",

@@ -212,7 +212,7 @@ class _StepReader:
 
     def _call(self, name: str, part: Mapping[str, Any], where: str) -> None:
         state = part.get("state")
-        if part.get("providerExecuted"):  # the extras have it for the provider
+        if part.get("providerExecuted"):  # the message's extras contain the call for the provider
             return
         if state in _UNFINISHED or part.get("preliminary"):  # its arguments are incomplete
             return
@@ -402,7 +402,8 @@ class UIMessageWriter(UIWriter):
         self._turns += 1
         self._begun = set()
         self._reason = _REASONS.get(reply.finish_reason, reply.finish_reason)
-        if reply.extras:  # the provider needs them in the next request; the browser must not get the provider's URL
+        # The provider needs the extras in the next request. `Message.origin` contains a URL that browsers mustn't get.
+        if reply.extras:
             data = {"extras": dict(reply.extras)} | ({"prefix": reply.prefix} if reply.prefix else {})
             yield {"type": "data-streamfold", "id": f"turn-{self._turns}", "data": data}
 

@@ -56,7 +56,7 @@ __all__ = ["ChatStreamfold"]
 _OF_FUNCTIONS = (None, "function", "object")  # types of dicts that describe a function; a schema is an object
 _NOT_IN_BODIES = {*NAMES, *(ChatOptions.__annotations__.keys() - Options.__dataclass_fields__.keys())}
 _CHOICES = {"any": "required", True: "required", False: "none"}
-# Settings of other models of LangChain, by ours.
+# The settings of this class, by the names of other LangChain models' settings.
 _SYNONYMS = {
     **dict.fromkeys(("request_timeout", "default_request_timeout", "timeouts"), "timeout="),
     **dict.fromkeys(
@@ -190,7 +190,7 @@ class ChatStreamfold(BaseChatModel):
             "max_output_tokens": self.max_tokens,
             "stop": stop or self.stop,
             "timeouts": None if self.timeout is None else {"total": self.timeout},
-            # otherwise a thread that the provider refuses once would be refused for good: its checkpoint doesn't change
+            # Without a repair, the provider would refuse every later request of the thread, too.
             "repair_history": True,
             **self.options,
             **{name: value for name, value in kwargs.items() if name not in _LANGCHAINS_OWN},
@@ -576,6 +576,6 @@ def _unknown_setting(name: str, value: Any, known: Iterable[str]) -> str:
         return f"{unknown}{guess}"
     try:
         Options.read({name: value})
-    except streamfold.ConfigError as error:  # it names what to do about an option of another library
+    except streamfold.ConfigError as error:  # the message names streamfold's option for an option of another library
         return f"ChatStreamfold: {error}"
     return f"{unknown}: leave it out"

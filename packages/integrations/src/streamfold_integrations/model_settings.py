@@ -27,7 +27,7 @@ _MEMBERS: dict[str, dict[str, str]] = {
         "service_tier": "serviceTier",
     },
 }
-# The tiers of each API, by OpenAI's words; None: nothing is sent, which means the same, or there is no such tier.
+# Each API's service tiers, by OpenAI's names. None: the request contains no tier.
 _TIERS: dict[str, dict[str, str | None]] = {
     "anthropic": {"default": "standard_only", "flex": None, "priority": None},
     "gemini": {"auto": None, "default": "standard"},

@@ -36,7 +36,7 @@ _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 2
 _TOKENS = [float(4**power) for power in range(14)]
 _RATES = [float(2**power) for power in range(13)]
 
-# Names that the conventions define for some endpoints. Others have the name of their configuration.
+# Names that the conventions define for some endpoints. Other endpoints have the name from their configuration.
 _WELL_KNOWN = {
     "api.openai.com": "openai",
     "openai.azure.com": "azure.ai.openai",

@@ -257,7 +257,7 @@ def _hosted_tool(tool: AbstractNativeTool) -> Any:
     """
     match tool:
         case WebSearchTool():
-            size = None if tool.search_context_size == "medium" else tool.search_context_size  # their default
+            size = None if tool.search_context_size == "medium" else tool.search_context_size  # pydantic-ai's default
             location: Any = tool.user_location
             return WebSearch(tool.max_uses, tool.allowed_domains, tool.blocked_domains, location, size)
         case WebFetchTool():
@@ -395,7 +395,7 @@ def _content(content: str | Sequence[Any]) -> Any:
     for item in content:
         if not isinstance(item, CachePoint):
             parts.append(_part(item))
-        elif parts:  # it marks the content before it
+        elif parts:
             parts[-1] = replace(parts[-1], cache=item.ttl)
         else:
             raise UserError("a CachePoint can't be the first content of a user prompt: it marks the content before it")

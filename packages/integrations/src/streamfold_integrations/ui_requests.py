@@ -117,7 +117,7 @@ class UIRequest:
                 older than the records of its journal, and in the cases that `run_tools` describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
-        if instructions and not self.trust_client:  # a client doesn't add to the application's
+        if instructions and not self.trust_client:  # only the application writes instructions
             conversation = [message for message in conversation if message.role not in ("system", "developer")]
         messages = (*((system(instructions),) if instructions else ()), *conversation)
         options.setdefault("partial_tool_calls", True)

@@ -121,7 +121,7 @@ class ChatRequestWriter:
 
         return OPENROUTER
 
-    keeps_reasoning: ClassVar[bool] = False  # True to send the reasoning of finished turns for every model
+    keeps_reasoning: ClassVar[bool] = False  # True to send all earlier reasoning, for every model
 
     def encode(self, request: Request, report: EncodingReport) -> dict[str, Any]:
         options = request.options

@@ -84,9 +84,8 @@ def may_reason(request: Request) -> bool:
     return is_reasoning_enabled(request.options, request.family) is not False
 
 
-# Which reasoning of earlier turns a request contains, and in which format.
-# While a tool loop is open, the endpoint gets its own reasoning back, because the model continues it after each tool
-# result. The reasoning of finished turns costs tokens, so only the model families that use it get it.
+# After a tool result, the model continues its reasoning, so requests contain the reasoning since the last user message.
+# Earlier reasoning costs tokens, so requests contain it only for model families that use it.
 
 
 def should_resend_reasoning(request: Request, quirks: ChatQuirks, *, finished: bool = False) -> list[bool]:

@@ -127,7 +127,7 @@ def _begun(item: dict[str, Any], output: int | None, out: list[Delta]) -> ToolCa
         item = {**item, "arguments": ""}
     call, whole = function_call(item, output, out), False
     if call.arguments.lstrip()[:1] in ("{", "[", '"'):
-        with suppress(ValueError):  # only the first piece
+        with suppress(ValueError):  # not JSON: only the first piece
             whole = parse_object(call.arguments) is not None
     return replace(call, ended=None, begins=True, whole=whole)
 
