@@ -489,7 +489,9 @@ class Injector:
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
         given = None if isinstance(faults, Fault | str | bytes) or not isinstance(faults, Iterable) else list(faults)
         if given is None or not all(isinstance(fault, Fault) for fault in given):
-            raise ConfigError(f"faults are a list of values of streamfold.faults ({', '.join(FAULTS)}), not {faults!r}")
+            raise ConfigError(
+                f"faults must be a list of values of streamfold.faults ({', '.join(FAULTS)}), not {faults!r}"
+            )
         self._faults = given
         self._happened = [0] * len(given)
 

@@ -263,7 +263,7 @@ class RestoredHistory:
 class TurnCache:
     """Stores data that clients leave out of earlier turns, and restores it in later requests.
 
-    Several providers reject the next request of a tool loop without reasoning, thinking blocks with signatures,
+    Several providers reject a request if earlier turns of a tool loop lack reasoning, thinking blocks with signatures,
     Gemini's thought signatures, or encrypted items. `reply.message` contains this data. Conversations of plain dicts,
     or from other clients, often lack this data.
 

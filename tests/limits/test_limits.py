@@ -963,7 +963,7 @@ def test_a_state_without_a_field_that_is_expected(make: Make, missing: str, valu
     if value is None or isinstance(counter.store, MemoryLimitStore):
         del whole[missing]
         write(counter.store, "a", whole)
-    with pytest.raises(LimitStoreError, match=f"has no '{missing}': delete it to reset it"):
+    with pytest.raises(LimitStoreError, match=f"has no '{missing}': delete the state to reset the limit"):
         counter.reserve("a", Reserve(budget=100), holder="a")
 
 

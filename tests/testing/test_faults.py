@@ -221,9 +221,9 @@ def test_shown_as_written() -> None:
         (lambda: hang_up(times=0), "hang_up: times: must be greater than 0"),
         (
             lambda: Injector(["reset"]),
-            r"faults are a list of values of streamfold.faults \(corrupt, .*, not \['reset'\]",
+            r"faults must be a list of values of streamfold.faults \(corrupt, .*, not \['reset'\]",
         ),
-        (lambda: Injector(reset()), r"faults are a list of values .*, not reset\(\)"),
+        (lambda: Injector(reset()), r"faults must be a list of values .*, not reset\(\)"),
     ],
 )
 def test_bad_arguments(make: Callable[[], Any], says: str) -> None:

@@ -386,7 +386,7 @@ async def test_broken_recording_breaks() -> None:
 
 def test_bad_arguments() -> None:
     """What is no fault is refused with the names there are, and so is a transport with nothing to play."""
-    with pytest.raises(ConfigError, match=r"faults are a list of values of .*faults \(corrupt, cut_after, "):
+    with pytest.raises(ConfigError, match=r"faults must be a list of values of .*faults \(corrupt, cut_after, "):
         ReplayTransport(TIMED, faults=["disconnect"])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="no recording was passed"):
         ReplayTransport([])

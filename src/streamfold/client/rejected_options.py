@@ -363,8 +363,8 @@ class RestrictionCache:
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
         """Remembers the restrictions that a request needed before the server accepted it.
 
-        A restriction of an option applies to requests with the same combination of options. Other restrictions apply to
-        all requests to the model.
+        A restriction of an option applies to requests with at least the same options. Other restrictions apply to all
+        requests to the model.
 
         Args:
             request: the request before rejected options were left out.

@@ -339,9 +339,13 @@ def _begin_day(state: State, now: float) -> None:
     if "day" in state or "spent" in state:
         for name in ("day", "spent"):
             if name not in state:
-                raise LimitStoreError(f"the state of the limit has no {name!r}: delete it to reset it", retryable=True)
+                raise LimitStoreError(
+                    f"the limit's state has no {name!r}: delete the state to reset the limit", retryable=True
+                )
         if state["day"] > today + 366:
-            raise LimitStoreError("the state of the limit has a future date: delete it to reset it", retryable=True)
+            raise LimitStoreError(
+                "the limit's state has a future date: delete the state to reset the limit", retryable=True
+            )
         if state["day"] >= today:
             return
     state["day"], state["spent"] = today, 0

@@ -132,9 +132,13 @@ local function begin_day()
     local today = math.floor(now / DAY)
     if state.day or state.spent then
         for _, name in ipairs({'day', 'spent'}) do
-            if not state[name] then return "the state of the limit has no '" .. name .. "': delete it to reset it" end
+            if not state[name] then
+                return "the limit's state has no '" .. name .. "': delete the state to reset the limit"
+            end
         end
-        if state.day > today + 366 then return 'the state of the limit has a future date: delete it to reset it' end
+        if state.day > today + 366 then
+            return "the limit's state has a future date: delete the state to reset the limit"
+        end
         if state.day >= today then return end
     end
     new_day = true

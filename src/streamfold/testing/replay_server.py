@@ -53,7 +53,7 @@ async def serve_replay(
 
     If a request's `model` is the name of a recording, or the last part of that name, the server sends this recording,
     any number of times. For other requests, the server chooses a recording according to `match`. If no recording
-    matches a request, the response is a 400 error that contains the difference.
+    matches a request, the server sends a 400 error with the differences.
 
     Args:
         source, speed, cuts, faults, match, ignore: see `ReplayTransport`. Each piece of a body is sent as one HTTP
