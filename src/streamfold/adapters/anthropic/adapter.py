@@ -153,8 +153,8 @@ class AnthropicAdapter(AnthropicEventReader, Adapter):
         return f"/files/{quote(file.file_id or '', safe='')}/content", headers
 
     def batch_api(self, settings: BatchSettings) -> BatchAPI:
-        """Returns the object for Anthropic's batch API. Raises ConfigError for Bedrock and Vertex AI, which read
-        batches only from their own cloud storage."""
+        """Returns the client of Anthropic's batch API. Raises ConfigError for Bedrock and Vertex AI, which read batches
+        only from their own cloud storage."""
         if self.quirks.platform != "anthropic":
             return super().batch_api(settings)
         from ..batches.anthropic import AnthropicBatchAPI

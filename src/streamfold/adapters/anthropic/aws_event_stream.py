@@ -39,7 +39,7 @@ class AWSEventStream:
 
     Attributes:
         invalid_utf8: the number of events so far that contained invalid UTF-8.
-        foreign: always "", because `feed` raises ProtocolError for a body in another format.
+        foreign: always "". If the body has another format, `feed` raises ProtocolError.
     """
 
     is_binary = True
@@ -104,7 +104,7 @@ class AWSEventStream:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Returns a message's headers. Stops at a header whose value isn't a string, which Bedrock never sends."""
+    """Returns a message's headers. Stops at a header whose value isn't a string, because Bedrock sends only strings."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):

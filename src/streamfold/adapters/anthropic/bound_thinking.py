@@ -62,7 +62,7 @@ class SentTurn:
 
 
 def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: EncodingReport, *, checked: bool) -> None:
-    """Removes the thinking blocks whose prefix has changed from a request body. Sets `report.prefix`, the prefix of the
+    """Removes thinking blocks from a request body if their prefix has changed. Sets `report.prefix`, the prefix of the
     response.
 
     Args:
@@ -102,8 +102,8 @@ def bind_thinking(body: dict[str, Any], turns: Sequence[SentTurn], report: Encod
 
 
 def drop_mismatched(body: dict[str, Any]) -> bool:
-    """Sets `thinking.block_binding`, which makes the API ignore thinking whose prefix has changed. Returns False if the
-    request turns thinking off, because the API doesn't accept the field then."""
+    """Sets the request field `thinking.block_binding`, with which the API ignores thinking whose prefix has changed.
+    Returns False if the request turns thinking off, because the API then refuses the field."""
     thinking = body.get("thinking") or {"type": "adaptive"}  # the API's default
     if not isinstance(thinking, Mapping) or thinking.get("type") not in ("adaptive", "enabled"):
         return False
@@ -123,8 +123,8 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns a digest of the content before each block of an assistant message. The keys are Python's `id()` of the
-    blocks, and None for the response, which follows the last message."""
+    """Returns a digest of the content before each block of an assistant message, by Python's `id()` of the block. The
+    key None has the digest of all messages, the prefix of the response."""
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:

@@ -1,11 +1,11 @@
 """Compaction: Claude replaces the earlier messages of a conversation by a summary.
 
-Claude compacts a conversation if a request asks for it, or if the conversation has more tokens than a limit in the
-request. If a request asks for it, the response contains a signed block, and the API refuses later requests that contain
-this block and also the messages before it (https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand).
-After a compaction above the limit, the API ignores the messages before the block
-(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). A request that turns on a compaction, and
-each later request with the block of a compaction, needs a value in the header `anthropic-beta`.
+A request can ask for a compaction. The response then contains a signed block, and the API refuses later requests that
+contain this block and also the messages before it
+(https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand). A request can also set a token limit. If
+the conversation is longer, Claude compacts it, and the API ignores the messages before the block
+(https://platform.claude.com/docs/en/build-with-claude/compaction-threshold). These requests, and all later requests
+with a compaction's block, need a value in the header `anthropic-beta`.
 """
 
 from __future__ import annotations

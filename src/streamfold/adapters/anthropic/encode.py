@@ -190,7 +190,7 @@ def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) ->
     """Returns the caller's `extra_body`. If its field `thinking` has no `type`, this field is merged with the body's
     field `thinking`, or left out if the model doesn't think.
 
-    The caller's `budget_tokens` is sent only if the model thinks with a token budget, and if the number is below
+    The caller's `budget_tokens` is sent only if the model thinks with a token budget, and if `budget_tokens` is below
     `max_tokens`.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
@@ -311,7 +311,7 @@ CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses other fields in a ca
 def inline_system_positions(messages: Sequence[tuple[int, Message]]) -> frozenset[int]:
     """Returns the positions of the system messages that the API accepts inside the conversation.
 
-    The API accepts a system message after a user message, if an assistant message or nothing follows.
+    The API accepts a system message between a user and an assistant message, or after a user message at the end.
 
     https://docs.anthropic.com/en/docs/build-with-claude/mid-conversation-system-messages
     """

@@ -32,10 +32,10 @@ def _read_cache_marks(request: Request) -> Request:
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
     """Removes the cache marks that exceed the API's limit of four. Returns the new request, and a warning that names
-    these marks.
+    the removed marks.
 
-    The earliest marks on messages are removed first, because a later mark also caches the text before it. If this isn't
-    enough, marks on tools and instructions are removed, which other conversations may share.
+    The earliest marks on messages are removed first, because a later mark also caches the text before it. Marks on
+    tools and instructions are removed after that, because other conversations may share their cached text.
     """
     request = _read_cache_marks(request)
     most = _MOST - ("cache_control" in request.options.extra_body)

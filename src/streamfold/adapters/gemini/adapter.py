@@ -94,8 +94,7 @@ class GeminiAdapter(GeminiEventReader, Adapter):
         return OptionRules(stops=5, parallel_calls=False, budgets=True)
 
     def known_family(self, family: Family) -> Family:
-        """Returns a copy of the facts about a model, with facts about Gemini's newest models where facts are
-        unknown."""
+        """Returns a copy of the facts about a model. Unknown facts are replaced by those of Gemini's newest models."""
         return family.filled(_NEWEST).over(self.quirks.facts())
 
     def read_error(self, body: Any, status: int | None = None) -> ErrorInfo:

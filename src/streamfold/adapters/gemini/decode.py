@@ -84,8 +84,8 @@ _BRACES = re.compile(r'"(?:[^"\\]|\\.)*+"?|([{}])', re.DOTALL)  # braces outside
 
 
 def without_open_part(deltas: Iterable[Delta], text: str) -> list[Delta]:
-    """Removes the last part from a truncated response's deltas if the part's object is incomplete. In the object, the
-    field `thought` mostly follows `text`, so the missing end may say that the text is reasoning."""
+    """Removes the last part from a truncated response's deltas if the part's JSON object is incomplete. Its text may be
+    reasoning, because the field `thought` usually follows `text`."""
     found = list(deltas)
     open_objects: list[int] = []
     for brace in _BRACES.finditer(text):
@@ -195,7 +195,7 @@ _COUNTED = {"webSearchQueries": "web_search", "urlMetadata": "web_fetch"}
 
 
 def _add_requests(about: Any, out: list[Delta]) -> None:
-    """Adds the number of a hosted tool's requests, which is the number of queries or URLs that Gemini lists."""
+    """Counts the requests of hosted tools: the search queries and the URLs that Gemini lists."""
     for name, kind in _COUNTED.items() if isinstance(about, dict) else ():
         if isinstance(found := about.get(name), list):
             out.append(ToolRequests(kind, len(found)))

@@ -189,8 +189,7 @@ def _model_parts(
 ) -> Iterator[dict[str, Any]]:
     """Yields the parts of an assistant message, and adds its tool calls to `calls`.
 
-    A tool call is sent back with the id that Gemini sent, even if `ToolCall.id` is another one because Gemini had used
-    an id twice.
+    A tool call is sent back with Gemini's id. `ToolCall.id` differs from this id if Gemini used it twice.
     """
     came_as = original_payload(message, request)
     if came_as is not None:
@@ -243,10 +242,10 @@ def _calls_for_client(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sign_open_calls(contents: list[dict[str, Any]]) -> bool:
-    """Adds a placeholder to tool calls that lack their thought signature, in the contents after the last user message.
-    Returns True if a signature was missing.
+    """Adds a placeholder to tool calls after the last user message that lack their thought signature. Returns True if
+    a signature was missing.
 
-    Only the first tool call of each content gets the placeholder, because the API refuses it on any other tool call
+    Only the first tool call of each model message gets the placeholder, because the API refuses it on other tool calls
     (BerriAI/litellm#37541).
     """
     missing = False

@@ -15,8 +15,8 @@ class GeminiQuirks:
     Attributes:
         schemas: the format in which requests send JSON schemas: "json" for JSON Schema (`parametersJsonSchema`), or
             "openapi" for the subset in `parameters`, which older proxies and models require.
-        thinking: how requests control thinking, if this differs from the facts about the model: by a "level", by a
-            "budget" of tokens, or "never".
+        thinking: how requests control thinking, if this differs from the facts about the model. The values are
+            "level", "budget" (a number of tokens) and "never".
         levels: the model's thinking levels, from the lowest to the highest.
         budget: the minimum and the maximum thinking budget, in tokens.
         can_stop_thinking: True if the model accepts a thinking budget of 0.
@@ -25,16 +25,16 @@ class GeminiQuirks:
         result_images: True if a tool result may contain images (Gemini 3). With False, streamfold sends these images in
             a user message after the result.
         json_with_tools: True if a request may ask for JSON output and also declare tools (Gemini 3).
-        mixed_tools: what a request with both functions and hosted tools needs: the field
-            `includeServerSideToolInvocations` ("declared"; Gemini 3) or nothing ("plain"; Vertex AI). The value is
-            "refused" if the model doesn't accept both (older models).
+        mixed_tools: "declared" if a request with both functions and hosted tools needs the field
+            `includeServerSideToolInvocations` (Gemini 3), "plain" if it doesn't (Vertex AI), or "refused" if the model
+            doesn't accept such a request (older models).
             https://ai.google.dev/gemini-api/docs/tool-combination
         system_instruction: True if the model supports system messages. Gemma models don't.
         call_ids: True if requests may contain tool call ids. Vertex AI refuses these ids for models before Gemini 3.
-        validated: True if the API has the function calling mode VALIDATED, in which a model's calls follow the schemas
+        validated: True if the API has the function calling mode VALIDATED, which makes tool calls follow the schemas
             of the tools. Vertex AI has this mode only in v1beta1. https://ai.google.dev/api/caching#Mode
-        count_form: what a request that counts tokens contains: the complete "request" for a response, or only some of
-            its fields ("members"; Vertex AI).
+        count_form: "request" if a request that counts tokens contains the complete request for a response, or "members"
+            if it contains only some of its fields (Vertex AI).
             https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 

@@ -2,7 +2,7 @@
 
 A response is a list of steps. An event `step.start` begins a step, and events `step.delta` with the same index add
 content to it. Later requests send each step back unchanged, with its signature. Before May 2026, the API sent contents
-instead of steps, with the same deltas. streamfold also supports this version
+instead of steps. streamfold also supports this version
 (https://ai.google.dev/gemini-api/docs/interactions/breaking-changes-may-2026).
 """
 
@@ -119,8 +119,8 @@ class InteractionsEventReader:
         return out
 
     def decode_cut(self, event: ServerSentEvent) -> list[Delta]:
-        """Converts the last event of a truncated response. The fields with the types may be missing, because the API
-        sends them after the text."""
+        """Converts the last event of a truncated response. Its field `type` may be missing, because the API sends it
+        after the text."""
         payload = partial_event(event.data)
         delta = payload.get("delta") if isinstance(payload, dict) else None
         if not isinstance(delta, dict):
@@ -181,7 +181,7 @@ def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Puts the token counts in an event's metadata before its other deltas, which may contain the finish reason."""
+    """Puts an event's token counts before its other deltas, because one of these may be the finish reason."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):
