@@ -8,14 +8,14 @@ from typing import Literal
 WarningCode = Literal[
     # how the stream ended
     "unknown_finish_reason",  # the server sent an unknown finish reason; the detail names it
-    "missing_finish_reason",  # the stream ended in order, but without a finish reason
+    "missing_finish_reason",  # the stream ended normally, but without a finish reason
     "interrupted_after_finish",  # the connection broke after the finish reason; the answer is complete
     "error_after_finish",  # the server reported an error after the finish reason; the answer is complete
     "truncated_event",  # the last SSE event was cut off; no part of the answer is missing
     "late_content",  # text or tool calls came after the finish reason; the answer includes them
     "leaked_markup",  # the text contains tool calls as markup; the detail names the dialect that can parse them
-    "not_continued",  # the provider paused the answer, and no next request was sent; the detail says why
-    "empty_answer",  # the stream ended in order, with neither text nor tool calls
+    "not_continued",  # the provider paused the answer, and streamfold did not continue it; the detail says why
+    "empty_answer",  # the stream ended normally, but with neither text nor tool calls
     # tool calls
     "calls_dropped",  # tool calls arrived, but are not delivered; the detail says which and why
     "missing_tool_calls",  # the finish reason is tool_calls, but there are no tool calls
@@ -31,16 +31,16 @@ WarningCode = Literal[
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote as text
     "markup_dropped",  # tool calls that the model wrote as text are not delivered; the detail says why
     # the request
-    "forced_choice_dropped",  # the model does not accept a forced tool choice, or not while it thinks; "auto" was sent
-    "tool_choice_changed",  # the tool choice was sent in another form: tools that may not be chosen were left out
+    "forced_choice_dropped",  # the model does not accept a forced tool choice, or not during thinking; "auto" was sent
+    "tool_choice_changed",  # the tool choice was replaced: tools that may not be chosen were left out of the request
     "option_dropped",  # an option was not sent, because the server or the model does not accept it
     "option_changed",  # an option was sent with another value; the detail says which
-    "model_retires",  # the model is retired within 60 days, or already was; the detail has the date
+    "model_retires",  # the model is retired, or will be within 60 days; the detail has the date
     "api_changed",  # the request was sent to the provider's other API, because only that API serves the model
     "option_emulated",  # the model does not support an option; streamfold emulates it, as the detail says
     "parallel_calls_unmet",  # the model made several tool calls, although the request allows only one at a time
-    "schema_changed",  # a JSON schema was changed to what the provider accepts; the detail lists the changes
-    "response_format_changed",  # the response format was requested in another way than by a JSON schema
+    "schema_changed",  # a JSON schema was changed, because the provider refuses it; the detail lists the changes
+    "response_format_changed",  # the response format was requested in another way, such as by a tool call
     "tool_dropped",  # the provider does not support this hosted tool; the model was not offered it
     "tool_renamed",  # the provider does not accept the name of a tool; your program still sees the original name
     "cache_prefix_changed",  # the text before a cache mark differs from that of the last request, so the cache misses
@@ -48,7 +48,7 @@ WarningCode = Literal[
     # `repair_history` dropped, moved or added a message, or changed an id; the detail says which
     "history_repaired",
     "history_mismatch",  # some providers would refuse or misread this conversation
-    "lost_reasoning",  # the provider wants the reasoning of an earlier turn, but the history lacks it
+    "lost_reasoning",  # the provider requires the reasoning of an earlier turn, but the history lacks it
     "reasoning_dropped",  # the reasoning of earlier turns was not sent, because the provider does not accept it
     "provider_data_dropped",  # data that only another provider can read was not sent
     "special_tokens_escaped",  # special tokens of the model in the conversation were sent as plain text
@@ -56,7 +56,7 @@ WarningCode = Literal[
     "turn_cache_failed",  # the turn cache could not be read or written
     "ids_renumbered",  # ids of tool calls and results were replaced by ids in the provider's format
     "tool_images_moved",  # images of a tool result were sent in a user message, as the provider requires
-    "conversation_restarted",  # the provider no longer stores the conversation that it stored; all messages were sent
+    "conversation_restarted",  # the provider no longer has the stored conversation, so all messages were sent
     # the API
     "usage_invalid",  # a token count or a cost is negative, not finite, too large or not a number; it is not counted
     "usage_estimated",  # the server reported no tokens, so the budget was charged an estimate
