@@ -76,9 +76,9 @@ class PreparedCall:
     Attributes:
         request: the request with the endpoint's default options, including options that the server has rejected.
         owner: the owner under whose name streamfold remembers rejected options; see `requests_of`.
-        known: the options to leave out or change, because the server has rejected them in earlier requests.
+        known: the changes to options after the server rejected earlier requests.
         served: the model's adapter and settings on the API that the request is sent to.
-        learned: the options to leave out or change, because the server has rejected them in this request.
+        learned: the changes to options after the server rejected this request.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
         prefix_warnings: warnings about the prompt cache.

@@ -102,8 +102,8 @@ class ResponseFraming:
         return pieces
 
     def _check(self, head: bytes) -> None:
-        """Raises MalformedHead for status lines and headers that h11 refuses. aiohttp's parser accepts NUL bytes before
-        version 3.14.
+        """Raises MalformedHead for status lines and headers that h11 refuses. aiohttp's parser before 3.14 accepts NUL
+        bytes.
         """
         if b"\0" in head:
             raise MalformedHead("it contains a NUL character")

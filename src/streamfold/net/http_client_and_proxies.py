@@ -127,8 +127,8 @@ def _websocket() -> MakeTransport:
 class _ProxyTransport(httpx.AsyncBaseTransport):
     """Sends requests through the proxies in environment variables. httpx does so only with its own transports.
 
-    Removes two parts of a response. The target of a redirect is removed, because httpx would parse it, and may raise
-    another library's exception. The reason phrase is removed, because httpx logs it and it may contain an API key.
+    Removes two parts of a response. The target of a redirect is removed, because httpx may raise another library's
+    exception for it. The reason phrase is removed, because httpx logs it and it may contain an API key.
     """
 
     def __init__(self, make: MakeTransport) -> None:

@@ -129,8 +129,7 @@ async def aclose_generators(body: Any) -> None:
     """Closes the nested generators of a response body, the innermost first. Does nothing while a task is running the
     generators.
 
-    On asyncio, call this function only in a task that streamfold has created, because the function cancels its own task
-    for a moment.
+    On asyncio, call this function only in streamfold's own tasks, because it cancels its task for a moment.
     """
     if getattr(body, "ag_frame", None) is None or body.ag_running:
         return

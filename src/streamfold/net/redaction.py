@@ -204,9 +204,7 @@ class Redactor:
         return [_without(text, start, spans) for text, start in zip(texts, starts, strict=False)]
 
     def value(self, value: T) -> T:
-        """Returns a copy of a value without secrets. The value is a string, bytes, JSON data, or a dataclass of such
-        values.
-        """
+        """Returns a copy of a string, bytes, JSON data, or a dataclass of such values, without secrets."""
         cleaned: T = self._value(value, 0)
         return cleaned
 
