@@ -175,9 +175,10 @@ def test_errors_are_told_in_words(content: Any, told: Any) -> None:
         (lambda: image("nowhere.png"),
          "image: 'nowhere.png' can't be read (No such file or directory); a URL begins with https://"),
         (lambda: image(PDF),
-         "image: the data is application/pdf and begins with b'%PDF-1.7'; if the data is an image, pass media_type="),
+         ("image: the data looks like application/pdf (it begins with b'%PDF-1.7'); if it is an image, pass "
+         "media_type=")),
         (lambda: audio(b"GIF89a"),
-         "audio: the data is image/gif and begins with b'GIF89a'; if the data is audio, pass media_type="),
+         "audio: the data looks like image/gif (it begins with b'GIF89a'); if it is audio, pass media_type="),
         (lambda: image(5),  # type: ignore[arg-type]
          "image() accepts a URL, bytes or a file path, not int"),
         (lambda: image("data:image/png;base64,?"),

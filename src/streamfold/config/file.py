@@ -57,8 +57,8 @@ class PackageTable(Table):
         yield from ()
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields each budget in the table as the path of its key and the names of the providers to which it applies.
-        The prices of these providers must be known.
+        """Yields a pair for each budget in the table: the path of the budget's key, and the names of the providers
+        that the budget limits. The prices of these providers must be known.
 
         Args:
             providers: the names of all providers in the file.

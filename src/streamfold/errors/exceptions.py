@@ -180,8 +180,8 @@ class APIError(StreamfoldError):
             raise StreamfoldError("resume(): no part of the answer had arrived: send the request again")
         if self.continuation is None:
             raise StreamfoldError(
-                "resume(): this error has no provider to continue with; it was pickled, or comes from a bare"
-                " StreamDecoder: send the request again"
+                "resume(): this error has no provider to continue with, because it was pickled or a StreamDecoder"
+                " raised it. Send the request again"
             )
         return self.continuation(self)
 

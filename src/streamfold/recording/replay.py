@@ -363,7 +363,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
     """Injects faults into the responses of another transport: `FaultTransport(httpx.AsyncHTTPTransport(), [reset()])`.
 
     If a fault replaces the response, the transport doesn't send the request. The transport asks servers not to compress
-    responses, because faults count bytes and SSE events.
+    responses, because the position of a fault is a number of bytes or SSE events of the uncompressed response.
 
     Raises:
         ConfigError: `faults` contains something that isn't a fault.

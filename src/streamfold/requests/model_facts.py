@@ -202,8 +202,8 @@ class Family(ModelFacts):
 
     @property
     def closed_vendor(self) -> str | None:
-        """The models' maker, if no other company has the models' weights. The maker's rules for requests then apply to
-        every provider that sells the models."""
+        """The company that trained the models, if no other company has their weights. This company's rules for requests
+        then apply to every provider that offers the models."""
         return None if self.open_weights else self.vendor
 
     @property

@@ -80,7 +80,7 @@ def read_choice(choice: Any, tools: tuple[Tool, ...]) -> ReadToolChoice:
 def read_google_choice(
     mode: str, names: list[Any], tools: tuple[Tool, ...], where: str, names_where: str
 ) -> ReadToolChoice | None:
-    """Returns the tool choice of a request in one of Google's APIs. Returns None for an unknown mode.
+    """Parses the tool choice in a client's request to one of Google's APIs. Returns None for an unknown mode.
 
     Args:
         names: the names of the tools that the model may call. An empty list allows all tools.

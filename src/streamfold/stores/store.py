@@ -12,7 +12,7 @@ TIED = 50  # owners with equally much, among which the oldest record is looked f
 
 
 class StoreError(StreamfoldError):
-    """A store can't be used, or is full and must not delete records.
+    """A store can't be used, or it is full and isn't allowed to delete old records.
 
     Attributes:
         found: the values that the store read before it failed.

@@ -201,7 +201,7 @@ def _given(what: str, source: Any, media_type: str | None, expected: str, name: 
     if not media_type and not found.startswith(expected):
         shown = _WORDS[_FIELDS[what][0]]
         raise ConfigError(
-            f"{what}: the data is {found} and begins with {data[:8]!r}; if the data is {shown}, pass media_type="
+            f"{what}: the data looks like {found} (it begins with {data[:8]!r}); if it is {shown}, pass media_type="
         )
     return {"data": data, "media_type": found}
 

@@ -15,8 +15,8 @@ Reasoning starts only at the start of the message, or in the prompt (`start_in_r
 same kind ends reasoning. The reader removes a closing tag in text if the tag directly follows a structure, or if no tag
 has ended reasoning yet.
 
-A special token ends reasoning too, if the text after it can be a tool call (`required_after`). If a format's markers
-consist of ordinary characters, its markers never end reasoning: see `MarkupDialect`.
+A special token also ends reasoning, if the text after the token matches the pattern in `required_after`, as a tool call
+does. If a format's markers consist of ordinary characters, its markers never end reasoning: see `MarkupDialect`.
 """
 
 from __future__ import annotations
