@@ -31,12 +31,12 @@ from .quirks import AnthropicQuirks
 from .reasoning import fit_thinking
 from .tools import FILES_BETA, hosted_forms
 
-# The members of a request that count_tokens takes.
+# The request fields that the endpoint `count_tokens` accepts.
 _COUNTED = (
     "anthropic_version", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control",
     "mcp_servers", "context_management",
 )  # fmt: skip
-# Where requests go on the other platforms, by whether the answer is streamed.
+# The ends of the URL paths on other platforms, by whether the response is streamed.
 _BEDROCK = {True: "/invoke-with-response-stream", False: "/invoke"}
 _VERTEX = {True: ":streamRawPredict", False: ":rawPredict"}
 _PATH = ":;@!$&'()*+,="  # characters that need no escape in a path (RFC 3986)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 _PRELUDE, _CHECKSUM, _STRING = 12, 4, 7
-# The types of errors that the Messages API uses for what Bedrock reports.
+# The Messages API's error types, by the names of Bedrock's exceptions.
 _ERRORS = {
     "throttlingException": "rate_limit_error",
     "modelTimeoutException": "timeout_error",

@@ -230,7 +230,7 @@ def _end(said: dict[str, Any], out: list[Delta]) -> None:
         meaning = STOP_REASONS.get(reason) or guess_finish_reason(reason)
         if meaning == "error":
             out.append(Failure(ErrorInfo(f"the model ended with the stop reason {reason!r}", reason), said))
-        else:  # a guess that a filter ended the response isn't trusted, a guessed limit is
+        else:  # a guessed "length" is used, a guessed "content_filter" isn't
             if reason in PAUSED:  # tells the next request to continue this message
                 out.append(ExtraPart("stop_reason", [reason], whole=True))
             listed = reason in STOP_REASONS or meaning == "length"

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768, "max": 64000}
 SMALLEST_BUDGET = 1024
-_DEFAULT_LIMIT = 4096  # of an answer of an unknown model
+_DEFAULT_LIMIT = 4096  # output tokens of an unknown model
 
 
 def encode_request(request: Request, quirks: AnthropicQuirks, report: EncodingReport) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def _report(message: Message, where: str, request: Request, report: EncodingRepo
 
 
 def _blocks(message: Message, where: str) -> Iterator[dict[str, Any]]:
-    if isinstance(message.content, str):  # as nearly always
+    if isinstance(message.content, str):  # the usual case
         if message.content:
             yield {"type": "text", "text": message.content}
         return
@@ -301,8 +301,7 @@ def _source(part: ImagePart | FilePart, where: str) -> dict[str, Any]:
     raise ConfigError(f"{where} is a file of the type {kind or 'unknown'}. Allowed: application/pdf, text/*")
 
 
-# The conversation as turns of the Messages API: `user` and `assistant` alternate, results come first in their turn.
-# #handling-tool-use-and-tool-result-content-blocks
+# In the Messages API, `user` and `assistant` messages alternate, and a user message begins with its tool results:
 # https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use
 
 CALL_EXTRAS = ("caller", "toolset_name")  # the API refuses other fields in a call

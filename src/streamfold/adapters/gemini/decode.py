@@ -41,7 +41,7 @@ from .errors import read_google_error
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-# https://ai.google.dev/api/generate-content#FinishReason. The numbers come from proxies that ask for enums as numbers.
+# https://ai.google.dev/api/generate-content#FinishReason. Some proxies send the enum's numbers.
 FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(["STOP", "1"], "stop"),
     **dict.fromkeys(["MAX_TOKENS", "2"], "length"),
@@ -49,12 +49,12 @@ FINISH_REASONS: dict[str, FinishReason] = {
     **dict.fromkeys(["LANGUAGE", "MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT"], "content_filter"),
     "IMAGE_RECITATION": "content_filter",
 }
-# The model or the request went wrong, so there is no answer. Those of the first row may succeed when asked again.
+# Finish reasons of failed answers. With True, the same request may succeed later.
 _FAILURES = {
     **dict.fromkeys(["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"], True),
     **dict.fromkeys(["TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"], False),
 }
-# Words of the API that are no reason of ours.
+# Known finish reasons of the API for which streamfold has no finish reason.
 OTHER_REASONS = frozenset([*_FAILURES, "OTHER", "FINISH_REASON_UNSPECIFIED", "NO_IMAGE", "IMAGE_OTHER", "CONTINUATION"])
 ABOUT_CANDIDATE = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _MEMBERS = frozenset(["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"])
@@ -112,7 +112,7 @@ def _chunk(chunk: Any, out: list[Delta]) -> None:
         return
     try:
         out.append(_meta(get("responseId"), get("modelVersion"), get("createTime")))
-    except TypeError:  # a list or an object, and so neither an id nor a name
+    except TypeError:  # an unhashable id or name, such as a list
         out.append(Meta())
     ends: list[Delta] = []
     read = False

@@ -136,8 +136,8 @@ def thinking_config(request: Request) -> dict[str, Any] | None:
     return {"thinkingBudget": min(most, max(least, wanted)), "includeThoughts": True}
 
 
-# The conversation as Gemini's contents: roles `user` and `model`, results in one content behind their calls.
-# https://ai.google.dev/api/caching#Content is the format; the order is that of
+# Gemini's messages are called contents. Their roles are `user` and `model`. The results of all tool calls of a content
+# are in the next content: https://ai.google.dev/api/caching#Content,
 # https://ai.google.dev/gemini-api/docs/function-calling.
 
 _Calls: TypeAlias = dict[str, tuple[str, Any]]  # a call's name and Gemini's id, by our id

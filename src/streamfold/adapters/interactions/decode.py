@@ -59,7 +59,7 @@ from .errors import failed_interaction, read_interactions_error
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-# https://ai.google.dev/api/interactions-api: `status`. "failed" is an error.
+# The field `status` in https://ai.google.dev/api/interactions-api. The status "failed" raises an error.
 STATUSES: dict[str, FinishReason] = {
     "completed": "stop",
     "requires_action": "tool_calls",

@@ -10,7 +10,7 @@ from ...errors import ErrorInfo
 from ..gemini import ERROR_CODES, read_google_error
 
 _CODES = {status: code.lower() for status, code in ERROR_CODES.items()} | {502: "bad_gateway"}
-# The words of https://cloud.google.com/apis/design/errors#handling_errors, and those of a proxy of Google's.
+# The error codes in https://cloud.google.com/apis/design/errors#handling_errors, and those of one of Google's proxies.
 _STATUS = {code: status for status, code in _CODES.items()} | {
     "failed_precondition": 400,
     "out_of_range": 400,
