@@ -31,7 +31,7 @@ WarningCode = Literal[
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote as text
     "markup_dropped",  # tool calls that the model wrote as text are not delivered; the detail says why
     # the request
-    "forced_choice_dropped",  # the model does not accept a forced tool choice, or not during thinking; "auto" was sent
+    "forced_choice_dropped",  # the model does not accept a forced tool choice, or only without thinking; "auto" is sent
     "tool_choice_changed",  # the tool choice was replaced: tools that may not be chosen were left out of the request
     "option_dropped",  # an option was not sent, because the server or the model does not accept it
     "option_changed",  # an option was sent with another value; the detail says which
