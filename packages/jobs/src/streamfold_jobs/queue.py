@@ -288,14 +288,14 @@ class JobBudget:
         return "yes"
 
     def ended(self, answer: Answer) -> None:
-        """Releases the reservation of a row, and records the cost of the row's answer."""
+        """Releases the money that is reserved for a row, and records the cost of the row's answer."""
         self.release(answer.number)
         if answer.cost is not None:
             self._known += 1
             self._highest = max(self._highest, answer.cost.amount)
 
     def release(self, number: int) -> None:
-        """Releases the reservation of a row."""
+        """Releases the money that is reserved for a row."""
         self._reserved.discard(number)
 
     def __str__(self) -> str:

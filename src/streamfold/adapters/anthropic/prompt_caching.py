@@ -31,8 +31,8 @@ def _read_cache_marks(request: Request) -> Request:
 
 
 def limit_cache_breakpoints(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Removes the cache marks that exceed the API's limit of four. Returns the new request, and a warning that names
-    the removed marks.
+    """Removes the cache marks (`cache_control`) that exceed the API's limit of four. Returns the new request, and a
+    warning that lists the removed cache marks.
 
     The earliest marks on messages are removed first, because a later mark also caches the text before it. Marks on
     tools and instructions are removed after that, because other conversations may share their cached text.

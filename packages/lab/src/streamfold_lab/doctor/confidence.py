@@ -18,7 +18,7 @@ def interval(found: int, tries: int, confidence: float = CONFIDENCE) -> tuple[fl
     [0.0, 0.05]
     """
     if tries < 1 or not 0 <= found <= tries:
-        raise ValueError(f"{found} of {tries} is not a proportion")
+        raise ValueError(f"found must be from 0 to tries, and tries at least 1, not {found} and {tries}")
     sides = 1 if found in (0, tries) else 2
     alpha = (1 - confidence) / sides
     low = 0.0 if found == 0 else _bisect(lambda share: _at_least(found, tries, share) - alpha)
