@@ -145,7 +145,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _GuardedProtocol(asyncio.Protocol):
-    """Receives the bytes of a connection, and passes only the bytes of responses to aiohttp's parser.
+    """Passes the bytes of each response to aiohttp's parser, and closes a connection on which other bytes arrive.
 
     aiohttp ignores bytes that arrive while a connection is idle. If bytes follow the end of a response, aiohttp either
     drops the response or treats these bytes as the next response.
