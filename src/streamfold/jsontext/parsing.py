@@ -60,6 +60,10 @@ def object_or_none(text: str) -> dict[str, Any] | None:
 def parse_or_text(data: str) -> Any:
     """Parses JSON as `parse_event` does. If the text isn't JSON, returns it unchanged."""
     try:
+        return from_json(data)  # nearly every event
+    except (ValueError, TypeError):
+        pass
+    try:
         return parse_event(data)
     except ValueError:
         return data
