@@ -236,11 +236,11 @@ async def test_the_total_clock_runs_while_the_reader_is_slow() -> None:
         yield fin("stop") + DONE
 
     transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body()))
-    spec = {"base_url": "http://test/v1", "model": "m", "timeouts": {"total": 0.05}}
+    spec = {"base_url": "http://test/v1", "model": "m", "timeouts": {"total": 0.5}}
     async with httpx.AsyncClient(transport=transport) as client:
         stream = Provider.from_config(spec, http_client=client).chat_stream("Hello")
         assert (await anext(stream)).delta == "one"
-        await anyio.sleep(0.06)
+        await anyio.sleep(0.6)
         with pytest.raises(APITimeoutError) as caught:
             [chunk async for chunk in stream]
     assert (caught.value.phase, caught.value.retryable) == ("total", False)

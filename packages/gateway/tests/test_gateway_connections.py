@@ -244,9 +244,11 @@ async def test_others_are_answered_beside_large_bodies_and_answers(tmp_path: Pat
     done, waited = False, list[float]()
     async with served(tmp_path, script=script) as command, anyio.create_task_group() as tasks:
         tasks.start_soon(check, command.address, waited)
+        began = anyio.current_time()
         async with anyio.create_task_group() as asking_tasks:
             for question in ("Hi", "Hi", "Hi", "x" * 20_000_000, "x" * 20_000_000):
                 asking_tasks.start_soon(ask, command.address, question)
+        took = anyio.current_time() - began
         done = True
-    # A machine that is busy with other things makes one of them late, but never most of them.
-    assert sorted(waited)[len(waited) * 9 // 10] < 0.5, sorted(waited)[-10:]
+    # A machine that is busy with other things makes one of them late, but never most of them; and all the rest as well.
+    assert sorted(waited)[len(waited) * 9 // 10] < max(0.5, took / 8), (took, sorted(waited)[-10:])
