@@ -6,7 +6,7 @@ from typing import Any
 
 from streamfold import Reply, ReplyWarning, StreamChunk, StreamDecoder, StreamError
 from streamfold.adapters import Adapter
-from streamfold.serving import ReplyWriter, error_delta
+from streamfold.serving import ReplyWriter, StreamSerializer, error_delta
 
 from .observed_adapter import ObservedAdapter
 
@@ -21,7 +21,8 @@ class StreamRewriter:
 
     Args:
         adapter: the name of the adapter that decodes the server's response.
-        writer: writes the new events, with the id, the model and the time that the server sent.
+        writer: writes the new events, with the id, the model and the time that the server sent. A serializer is
+            wrapped in a `ReplyWriter`.
         options: further arguments of `StreamDecoder`. Unless `partial_tool_calls` is False, the rewriter writes tool
             calls as they arrive.
 
@@ -29,17 +30,17 @@ class StreamRewriter:
         error: the error of a failed response; None otherwise.
         left: the text that `close` returned before the error of a failed response.
 
-    >>> from streamfold.serving import ChatSerializer, ReplyWriter
-    >>> rewriter = StreamRewriter("chat", ReplyWriter(ChatSerializer(id="", model="")))
+    >>> from streamfold.serving import ChatSerializer
+    >>> rewriter = StreamRewriter("chat", ChatSerializer(id="", model=""))
     >>> body = rewriter.feed(b'data: {"id":"a","choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
     >>> b"[DONE]" in rewriter.close(), rewriter.reply.text
     (True, 'Hi')
     """
 
-    def __init__(self, adapter: str | Adapter, writer: ReplyWriter, **options: Any) -> None:
+    def __init__(self, adapter: str | Adapter, writer: ReplyWriter | StreamSerializer, **options: Any) -> None:
         self._adapter = adapter
         self._decoder = StreamDecoder(adapter, **{"partial_tool_calls": True, **options})
-        self._writer = writer
+        self._writer = ReplyWriter(writer) if isinstance(writer, StreamSerializer) else writer
         self._ended = False
         self.error: StreamError | None = None
         self.left = b""
