@@ -35,7 +35,7 @@ class Deprecated(NamedTuple):
 
 
 def deprecated_name(module: str, name: str, table: Mapping[str, Deprecated]) -> Any:
-    """Returns the object that a deprecated name stands for, and emits a DeprecationWarning. A module's `__getattr__`
+    """Returns the object that replaces a deprecated name, and emits a DeprecationWarning. A module's `__getattr__`
     calls this.
 
     Raises:

@@ -81,7 +81,7 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in _CONTROLS if chr(code) not i
 
 
 def prepare_streams() -> None:
-    """If standard output is a pipe, makes it write UTF-8 without newline translation, also on Windows.
+    """Makes standard output write UTF-8 without newline translation, even on Windows, unless it is a terminal.
 
     A terminal keeps its encoding. Characters that the terminal's encoding can't represent are printed as escape
     sequences.

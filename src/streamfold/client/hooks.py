@@ -82,7 +82,7 @@ class Hooks:
         on_retry: called with the failed `Attempt` before a retry.
         on_finish: called with the `Reply` when the answer is complete.
         on_error: called with the error when the answer failed.
-        on_close: called last, also if the program didn't read the whole answer.
+        on_close: called last, even if the program didn't read the whole answer.
 
     Raises:
         ConfigError: a hook isn't a function, or is an async function.

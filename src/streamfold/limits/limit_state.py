@@ -65,7 +65,7 @@ class Reserve:
 
 @dataclass(slots=True)
 class Charge:
-    """An operation that replaces a reservation by the real usage of the request.
+    """An operation that replaces a reservation with the real usage of the request.
 
     Attributes:
         request_seconds, token_seconds: the additional delay of the next request, in seconds. Negative if the real usage

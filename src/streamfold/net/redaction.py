@@ -1,4 +1,4 @@
-"""Finds secrets in texts, JSON values and event streams, and replaces them by `***`."""
+"""Finds secrets in texts, JSON values and event streams, and replaces them with `***`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_placeholder(secret: str) -> bool:
 
 
 def secrets_in_headers(headers: Iterable[tuple[str, str]]) -> list[str]:
-    """Returns the values of all headers that may contain secrets, which are all except protocol headers.
+    """Returns the values of all headers except protocol headers such as `content-type`. Each may be a secret.
 
     For a value such as `Bearer KEY`, the part after the scheme is also returned.
     """
@@ -110,8 +110,8 @@ def _patterns() -> Iterator[tuple[str, str]]:
     """Yields the prefixes of API keys, bearer tokens, JSON web tokens and cloud credentials, each with a regular
     expression for the entire secret.
 
-    Each expression begins with literal letters, followed by a lookbehind and bounded lookaheads. Other expressions are
-    a hundred times slower.
+    Each expression begins with literal letters, followed by a lookbehind and bounded lookaheads. Searching for
+    expressions of another form takes a hundred times longer.
     """
     for start in [start + end for start in _STARTS.split() for end in "-_"]:
         yield start, _beginning(start) + r"(?=[\w-]{0,200}\d)[\w-]{16,}"
@@ -151,7 +151,7 @@ _ESCAPES = re.compile(r"[\\%&+]")
 
 
 class Redactor:
-    """Replaces secrets in texts by `***`. Also finds secrets that are escaped in JSON, a URL or HTML, or encoded in
+    """Replaces secrets in texts with `***`. Also finds secrets that are escaped in JSON, a URL or HTML, or encoded in
     base64.
 
     Args:
@@ -299,7 +299,7 @@ _CUT_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{0,3})?\Z")
 
 
 class Replacement(NamedTuple):
-    """Replaces the bytes of a body from `start` to `end` by the bytes `new`."""
+    """A replacement of the bytes of a body from `start` to `end` with the bytes `new`."""
 
     start: int
     end: int
@@ -310,11 +310,11 @@ class _Piece(NamedTuple):
     """A string value in a JSON document.
 
     Attributes:
-        place: the part of the answer that contains the string. Strings with the same place continue each other. None if
-            the document is truncated, so that the part is unknown.
+        place: the part of the answer that contains the string. Strings with the same place are pieces of one text. None
+            if the document is truncated, so that the part is unknown.
         names: the path of field names that leads to the string, without list indexes.
-        flags: the boolean fields of the same object, such as `thought` of Gemini's parts.
-        start, end: the position in the bytes at which the quoted string starts and ends.
+        flags: the boolean fields of the object that contains the string, such as `thought` in a part of Gemini's API.
+        start, end: the positions in the body at which the quoted string starts and ends.
         is_cut: True if the body ends inside the string.
     """
 
@@ -371,7 +371,7 @@ def apply_replacements(body: bytes, splices: Iterable[Replacement]) -> bytes:
 
 
 def _changes(pieces: Sequence[_Piece], redactor: Redactor) -> list[Replacement]:
-    """Returns the replacements that remove secrets from strings that may continue each other.
+    """Returns the replacements that remove secrets from strings. Also finds secrets that are split between strings.
 
     Strings with the same field names are joined too, because clients of Gemini's API join the text of several parts,
     and because a truncated event doesn't say which part it continues. Joining too many strings does no harm.
@@ -418,7 +418,7 @@ def _pieces(value: Any, lines: list[tuple[int, bytes]]) -> list[_Piece]:
 
     Args:
         value: the parsed document; None if it is truncated or consists of several documents.
-        lines: the lines of the document, each as its position in the body and its bytes.
+        lines: the lines of the document, as pairs of the line's position in the body and its bytes.
     """
     found = list(_tokens(lines))
     if value is None:

@@ -1,5 +1,5 @@
-"""Computes the deadlines of a stream, and cancels a wait: on asyncio with a timer or a task, on trio with a cancel
-scope.
+"""Computes the deadlines of a stream, and cancels waiting operations: on asyncio with a timer or a task, on trio with a
+cancel scope.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class StreamTimeouts:
         """Returns the error for an expired timeout.
 
         Args:
-            what: the beginning of the error message. None uses the timeout's standard text.
+            what: the beginning of the error message. With None, the message begins with the timeout's standard text.
         """
         seconds = getattr(self.timeouts, phase)
         return APITimeoutError(

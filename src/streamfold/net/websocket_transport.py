@@ -54,7 +54,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
     Args:
         http: the transport for requests that don't ask the Responses API for a streamed answer.
         opener: the transport that opens the WebSocket connections.
-        now: a function that returns the time in seconds. None uses the event loop's time.
+        now: a function that returns the time in seconds. With None, the transport uses the event loop's time.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class WebSocketTransport(httpx.AsyncBaseTransport):
         await self._other_requests.aclose()
 
     def release(self, connection: _Connection) -> None:
-        """Adds a connection to the idle connections after its answer has ended."""
+        """Adds a connection whose answer has ended to the idle connections."""
         self._idle.append(connection)
 
     def _response(self, connection: _Connection, turn: SocketTurn, first: list[bytes | SocketError]) -> httpx.Response:

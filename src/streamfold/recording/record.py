@@ -112,7 +112,7 @@ class Capture(httpx.AsyncByteStream):
 
         Args:
             how: the reason why the body is incomplete, or "" if the body is complete.
-            broken: see the attribute.
+            broken: True if the network or the server ended the body early.
         """
         save, self._save = self._save, None
         if save is not None:
@@ -130,7 +130,8 @@ def build_recording(capture: Capture, secrets: Sequence[str], adapter: str | Non
     """Returns the recording of a captured response and its request, without secrets.
 
     Args:
-        adapter: the wire format, which is ignored if the request's path belongs to another wire format.
+        adapter: the wire format. With None, or if this wire format doesn't use the request's path, the path determines
+            the wire format.
     """
     request, path = capture.request, capture.request.path.partition("?")[0]
     cookies = [("set-cookie", value) for value in capture.headers.get_list("set-cookie")]
@@ -283,7 +284,7 @@ class RecordingDraft:
         return next(filter(None, (failure_in(Recording.load(file)) for file in files)), None)
 
     def keep(self) -> list[Path]:
-        """Replaces the older recordings by the new ones. Returns the paths of the new recordings, without a suffix."""
+        """Replaces the older recordings with the new ones, and returns the paths of the new ones, without a suffix."""
         try:
             older = load_source(self.target) if self.has_older else []
         except ConfigError:  # unreadable: only files of the same names are replaced

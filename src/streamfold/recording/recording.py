@@ -53,7 +53,9 @@ def check_writer() -> None:
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Serializes a recording's description as TOML: first scalars, then cuts (several on each line), then tables."""
+    """Serializes a recording's description as TOML: first scalars, then `cuts` with several pieces on each line, then
+    tables.
+    """
     check_writer()
     import tomli_w
 
@@ -69,8 +71,8 @@ def as_toml(values: Mapping[str, Any]) -> str:
 
 
 class Cut(NamedTuple):
-    """A piece of the body as the network delivered it: the number of bytes, and the seconds since the previous piece or
-    the headers.
+    """A piece of the body as the network delivered it: the number of bytes, and the seconds since the previous piece
+    (for the first piece, since the headers).
     """
 
     size: Annotated[int, Field(gt=0)]
@@ -204,7 +206,7 @@ class Recording:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
         """Loads the body from `<path>.sse` and, if it exists, the description from `<path>.toml`. The path may end with
-        either suffix. The body's file may also have another suffix.
+        either suffix. If `<path>.sse` doesn't exist, the body is loaded from the file `path` itself.
 
         Raises:
             ConfigError: the recording doesn't exist, or a key of its description is invalid.

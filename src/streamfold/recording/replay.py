@@ -163,7 +163,8 @@ class RecordingSelector:
         """Returns the replayed response of the recording with this name, or None. The name can be a recording's full
         name or the last part of it.
 
-        The same recording can be selected repeatedly. A recording whose name equals its request's model isn't selected.
+        The same recording can be selected repeatedly. A recording isn't selected if its name is also the model of its
+        request, because a client may send this model without meaning the recording.
         """
         for number, recording in enumerate(self.recordings):
             model = recording.sent.model if recording.sent else None
@@ -353,7 +354,9 @@ class _ReplayedBody(_StepBody):
 
 
 async def wait(seconds: float) -> None:
-    """Sleeps for this number of seconds, or forever if the number is infinite. With 0, only lets other tasks run."""
+    """Sleeps for this number of seconds, or forever if the number is infinite. If the number is 0, other tasks may run
+    before this function returns.
+    """
     if seconds == math.inf:
         await anyio.sleep_forever()
     await anyio.sleep(seconds)

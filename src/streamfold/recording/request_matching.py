@@ -130,7 +130,7 @@ def read_patterns(patterns: Iterable[str | re.Pattern[str]]) -> list[re.Pattern[
 
 
 def _apply_wildcards(recorded: Any, sent: Any) -> Any:
-    """Replaces a sent text by the recorded text if the two differ only where the recorded text contains `***`."""
+    """Replaces a sent text with the recorded text if the two differ only where the recorded text contains `***`."""
     match recorded, sent:
         case str(), str() if HIDDEN in recorded:
             return recorded if _fits(recorded.split(HIDDEN), sent) else sent

@@ -22,13 +22,12 @@ def added_tool_key(tool: Tool, sent_as: Mapping[str, str] | None = None) -> str:
 def offer_added_tools(request: Request, *, in_place: bool) -> tuple[Request, list[ReplyWarning]]:
     """Adds the tools that messages contain to `Request.tools`, so that all rules for tools apply to them.
 
-    If the API accepts tools inside the conversation, streamfold removes each tool from all messages but the first one
-    that adds the tool.
+    If the API accepts tools inside the conversation, each tool stays only in the first message that adds it.
 
     Args:
-        in_place: True if the API accepts tools inside the conversation. streamfold still moves a tool that the tool
-            choice names to the request's list of tools. If such a tool is only in the conversation, GPT-5.5 and earlier
-            respond with the error "Tool choice '...' not found in 'tools' parameter".
+        in_place: True if the API accepts tools inside the conversation. If the tool choice names a tool, streamfold
+            still moves this tool to the request's list of tools. If such a tool is only in the conversation, GPT-5.5
+            and earlier respond with the error "Tool choice '...' not found in 'tools' parameter".
     """
     if not any(message.tools for message in request.messages):
         return request, []

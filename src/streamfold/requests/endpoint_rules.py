@@ -224,8 +224,10 @@ def _fit_tool(tool: Tool, rules: Rules, request: Request) -> tuple[Tool, list[st
 def _fit_strict(
     made: Tool, tool: Tool, subset: Subset, used: Counter[str], changes: list[str]
 ) -> tuple[Tool, list[str]]:
-    """Returns the tool with a schema for strict mode and an empty list. If strict mode isn't possible, returns the tool
-    without `strict`, and the reasons. Adds the tool's use of the endpoint's limits to `used`."""
+    """Returns the tool with a schema for strict mode, and an empty list. If strict mode isn't possible, returns the
+    tool without `strict`, and the reasons. `used` counts the request's strict tools and their parts that the endpoint
+    limits; a strict tool is added to it.
+    """
     fitted = fit_schema(made.parameters, subset)
     needs = count_uses(fitted.schema) + Counter(tools=1)
     limits = {name: getattr(subset, name) for name in ("tools", "optional", "unions")}

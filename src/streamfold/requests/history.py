@@ -54,7 +54,7 @@ class HistoryRules:
         system: where system messages are allowed: "anywhere", "leading" (one or more at the beginning of the
             conversation) or "first" (only the first message). With "first", streamfold joins system messages at the
             beginning. streamfold sends system messages at other positions as user messages.
-        joined: the roles that may not occur in two consecutive messages. streamfold joins consecutive messages of these
+        joined: the roles for which the API refuses consecutive messages. streamfold joins consecutive messages of these
             roles.
         begins_with_user, needs_user, ends_with_user: True if the conversation must begin with, contain or end with a
             user message. If this message is missing, streamfold adds a user message with the text "Continue.".
@@ -132,8 +132,8 @@ class FittedHistory(NamedTuple):
     """An adapted conversation.
 
     Attributes:
-        positions: the index of each message in the caller's list. A message that streamfold added has the index of a
-            neighbouring message. None if no message was added or removed.
+        positions: the index of each message in the caller's list. For a message that streamfold added, this is the
+            index of a neighbouring message. None if no message was added or removed.
     """
 
     messages: tuple[Message, ...]
@@ -194,9 +194,8 @@ class _Turn:
 
     Attributes:
         at: the index of the message in the caller's list.
-        answered: for a tool message, the tool call whose result it is, or None if no tool call matches.
-        repeats: for a tool message without a matching tool call, the last earlier tool call with the same id, which
-            already has a result.
+        answered: the tool call whose result this tool message is. None if no tool call matches, and for other messages.
+        repeats: if all earlier tool calls with this tool message's id already have a result, the last of them.
         dropped: True if streamfold leaves the message out of the request.
     """
 

@@ -41,7 +41,7 @@ class HostedEndpoint(Protocol):
         ...
 
     def api_with_tool(self, kind: str) -> str | None:
-        """Returns the adapter name of the endpoint's other API, if that API runs this kind of hosted tool."""
+        """If another API of the endpoint runs this kind of hosted tool, returns the name of that API's adapter."""
         ...
 
 
@@ -105,7 +105,7 @@ def raw_tools(options: Options) -> tuple[Tool, ...]:
 
 
 def with_raw_tools(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a copy of `extra_body` whose list of tools begins with the tools of the request body."""
+    """Returns `extra`, the option `extra_body`, with the tools of the request body before its own tools."""
     added = extra.get("tools")
     if "tools" not in body or not isinstance(added, list | tuple):
         return extra

@@ -99,7 +99,7 @@ class ModelFacts:
         samples_while_thinking: whether `temperature` and `top_p` have an effect while the model thinks.
         temperature_max: the maximum temperature.
         stop: whether the model accepts stop texts.
-        apis: the names of the APIs that serve the model, if not all APIs of the model's maker do.
+        apis: the names of the APIs that serve the model. None if all APIs of the model's maker serve it.
         tools_on_chat: whether the model accepts tools on Chat Completions. With "effort_none", it accepts them only if
             the request turns thinking off.
         background_tools: whether the model can continue while a tool runs; see `Tool.background`.
@@ -114,8 +114,8 @@ class ModelFacts:
             reference with its target.
         history: additional rules for conversations with this model. The keys are attributes of `HistoryRules`.
         max_output_tokens: the maximum number of output tokens.
-        whole_output_tokens: the maximum number of output tokens in a response that isn't streamed, if it is lower than
-            for streamed responses.
+        whole_output_tokens: the maximum number of output tokens in a response that isn't streamed, if this number is
+            lower than `max_output_tokens`.
         context_tokens: the size of the context window (for the conversation and the answer together), in tokens.
         retires: the date on which the model's maker switches the model off on its own platforms.
         retires_earliest: True if `retires` is only the earliest possible retirement date.

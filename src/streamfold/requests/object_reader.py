@@ -92,7 +92,7 @@ class ObjectReader:
         return self._values.pop(name, None)
 
     def put(self, name: str, value: Any) -> None:
-        """Puts a field back among the fields that haven't been read."""
+        """Sets a field's value. The field then counts as a field that hasn't been read."""
         self._values[name] = value
 
     def absorb_rest(self, inner: ObjectReader) -> None:

@@ -299,8 +299,9 @@ def _limit(options: Options, fitting: _FitContext) -> Options:
 
 
 def _stop(options: Options, fitting: _FitContext) -> Options:
-    """Moves stop texts that the request can't contain to `cut_at`, so that streamfold ends the answer at these texts
-    itself."""
+    """Moves stop texts from `stop` to `cut_at` if the request can't contain them. streamfold then ends the answer at
+    these texts itself.
+    """
     if options.stop is None:
         return options
     rules = fitting.rules

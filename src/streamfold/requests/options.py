@@ -236,7 +236,7 @@ class Options:
 
     @property
     def stop_texts(self) -> list[str]:
-        """The stop texts in `stop` as a list, also if `stop` is a single string."""
+        """The stop texts in `stop` as a list, even if `stop` is a single string."""
         return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
 
     def over(self, defaults: Options) -> Options:

@@ -37,7 +37,8 @@ class Request:
             output. None if there is no such tool.
         refused_schemas: the digests of schemas that the endpoint has refused (see `schema_digest`).
         compact: True to request a summary of the conversation (a compaction) instead of an answer.
-        drop_bound_thinking: True to let the provider ignore earlier thinking that no longer follows the same messages.
+        drop_bound_thinking: True if the provider may ignore a turn's thinking because messages before this turn have
+            changed.
         renames: maps names of fields in the request body to the names that this model requires, or to None if the
             request must not contain the field.
         capabilities: the model's capabilities at this endpoint.
@@ -76,8 +77,8 @@ class Request:
         """Returns the messages that the provider hasn't stored yet, each with its index in the caller's list.
 
         Args:
-            instructions: the number of messages at the beginning that providers never store. The result doesn't contain
-                these messages.
+            instructions: the number of instruction messages at the beginning of the conversation. Providers never store
+                them, and the result doesn't contain them.
         """
         stored = 0 if self.conversation is None else self.conversation.messages
         return list(self.numbered)[instructions + stored :]

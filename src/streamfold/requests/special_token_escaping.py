@@ -26,8 +26,8 @@ def escape_special_tokens(
 
     Args:
         text: a pattern for the special tokens to escape in texts, names and text files that come from users or tools.
-        history: a pattern for the special tokens to escape in the model's earlier answers. The chat template would cut
-            or refuse an answer that contains them.
+        history: a pattern for the special tokens to escape in the model's earlier answers, because the chat template
+            would cut or refuse an answer with these tokens.
     """
     patterns = {"user": text, "tool": text, "function": text, "assistant": history}
     messages = list(request.messages)

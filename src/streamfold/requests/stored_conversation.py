@@ -50,7 +50,7 @@ def continue_stored(
     Args:
         messages: all messages of the request except instructions, as they are sent to the API.
         names: maps the tool names in the request to the caller's tool names.
-        grows: True if the provider itself appends every answer to the conversation `base`.
+        grows: True if `base` is a conversation to which the provider appends every answer.
 
     Raises:
         ConfigError: the messages don't begin with the messages that the provider has appended to `base`.

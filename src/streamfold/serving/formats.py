@@ -51,12 +51,13 @@ class Format:
     """One API.
 
     Attributes:
-        adapter: the adapter that encodes conversations. Its quirks preserve as much of a message as possible.
+        adapter: the adapter that encodes conversations. The adapter's quirks are set so that it leaves out as little of
+            a message as possible.
         items: the name of the request field that contains the list of messages, items or contents.
         instructions: the name of the request field that contains the instructions, or None if they are in the list of
             messages.
-        content: for APIs that merge consecutive messages of one role, the name of the message field that contains the
-            blocks or parts. Otherwise None.
+        content: the name of the message field that contains the blocks or parts, if the API merges consecutive messages
+            of one role. Otherwise None.
         parse: a function that converts the instructions and the list to messages. The function raises ConfigError with
             the path of an invalid field.
         serializer: a function that creates the serializer of a response.

@@ -315,7 +315,7 @@ class DeltaOrder:
                 self._begun.append(delta.name or "")
 
     def _release(self, out: list[Delta]) -> None:
-        """Writes delayed content whose preceding tool calls have begun or are complete."""
+        """Writes the delayed content that no longer has to wait for the tool calls before it."""
         released = True
         while released:
             self._freed = released = False
@@ -356,8 +356,9 @@ class DeltaOrder:
         yield from [*self._take(None), *refusals]
 
     def _take(self, preceding_calls: int | None) -> list[Delta]:
-        """Removes and returns the delayed content that belongs after at most `preceding_calls` tool calls. For None,
-        removes and returns all delayed content."""
+        """Removes and returns the delayed content that has at most `preceding_calls` tool calls before it, or all
+        delayed content if `preceding_calls` is None.
+        """
         taken = [late for late in self._late if preceding_calls is None or late[0] <= preceding_calls]
         self._late = [late for late in self._late if preceding_calls is not None and late[0] > preceding_calls]
         return [delta for _, delta in taken]
@@ -382,7 +383,7 @@ class _CallFragments:
         held: the last of these pieces, which haven't been written to the client yet.
         shown: the pieces that have been written to the client.
         first: the first piece of the arguments.
-        is_only: True until a different piece arrives.
+        is_only: True until the second piece arrives.
         unread: the pieces after the last closing brace, which `brackets` hasn't parsed yet.
         stopped: True if the rest of the arguments is delayed until the end of the answer.
         closed: True if `held` contains the brace that closes the arguments.
@@ -405,7 +406,7 @@ class _CallFragments:
         fragment contains the tool call's id and name.
 
         Args:
-            ids: the number of each tool call, by id. The method adds the id of a new tool call.
+            ids: maps the id of each tool call to the tool call's number. The method adds the id of a new tool call.
         """
         self.pieces.append(call.text)
         if call.text and not (call.is_certain and call.in_order):

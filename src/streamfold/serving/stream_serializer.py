@@ -206,7 +206,7 @@ class StreamSerializer(ABC):
         Usage, warnings and the finish reason are written at the end of the answer, because newer values may follow.
 
         Raises:
-            TypeError: the delta comes directly from an adapter, for example a tool call without an index.
+            TypeError: `DeltaOrder` would have to convert the delta first, for example a tool call without an index.
         """
         return self.feed_all((delta,))
 

@@ -102,7 +102,7 @@ class MemoryStore:
         self._entries = self._size = 0
 
     def names(self) -> list[tuple[str, str]]:
-        """Returns the owner and the name of every record. The smallest record comes first."""
+        """Returns the owner and the name of every record, in ascending order of size."""
         found = [
             (record.size, owner, name) for owner, kept in self._owners.items() for name, record in kept.records.items()
         ]
@@ -117,8 +117,8 @@ class MemoryStore:
         """Deletes parts of records. A record without remaining parts is deleted too.
 
         Args:
-            values: the parts to delete, with their values.
-            unless_newer: True to keep a part that now has another value.
+            values: maps the key of each part to delete to the value that the caller has written or read.
+            unless_newer: True to keep a part if its value is no longer the one in `values`.
         """
         for key in values:
             name, part = split_key(key)

@@ -81,8 +81,8 @@ class WriteBehindStore:
         return await self.store.runs(name)
 
     async def move(self) -> None:
-        """Writes the buffered values to the real store, the smallest record first. Raises StoreError if the store is
-        still down.
+        """Writes the buffered values to the real store, in ascending order of the records' sizes. Raises StoreError if
+        the store is still down.
         """
         if self._moving or not self._waits:
             return

@@ -33,8 +33,8 @@ class Retention:
         entries: the maximum number of records.
         size: the maximum size of all records together, in bytes.
         age: the number of seconds after its last use at which a record expires.
-        evicts: True if a full store may delete records. False for data that must not be lost before `age`. Then a write
-            to a full store raises StoreError, and a server that may evict keys causes ConfigError.
+        evicts: True if a full store may delete records. False for data that the store must keep until it expires. With
+            False, a write to a full store raises StoreError, and using a server that may evict keys raises ConfigError.
 
     Raises:
         ConfigError: a limit isn't greater than 0.

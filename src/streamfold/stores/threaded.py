@@ -74,7 +74,7 @@ class ThreadedCalls:
 
     Args:
         store: the store. Error messages contain its `repr`.
-        failures: a function that returns the exceptions that an unusable store raises.
+        failures: a function that returns the exception classes that calls raise if the store can't be used.
         threads: the number of calls that may run in parallel.
     """
 

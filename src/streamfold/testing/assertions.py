@@ -45,7 +45,7 @@ def contract_violations(chunks: Sequence[StreamChunk], outcome: Outcome) -> list
 
     Args:
         chunks: the chunks of one response.
-        outcome: the reply or the error that the response led to.
+        outcome: the reply or the error that decoding the response produced.
     """
     text = "".join(chunk.delta for chunk in chunks)
     reasoning = "".join(chunk.reasoning for chunk in chunks)
@@ -171,7 +171,7 @@ def assert_any_cut(
         dialect: the dialect's name, or a function that creates a new dialect, because a dialect has state. Default: the
             dialect of the recording.
         splits: the number of positions at which the body is split in two. A shorter body is split at every position.
-        random_cuts: how often the body is split into up to forty pieces, at random but reproducible positions.
+        random_cuts: the number of random splits, each into up to forty pieces. The random positions are reproducible.
         decoder: other arguments of `StreamDecoder`: tools, tool_choice, start_in_reasoning, limits. Default: the
             arguments in the recording.
 
@@ -180,7 +180,7 @@ def assert_any_cut(
 
     Raises:
         AssertionError: the reply depends on the split. The message shows the split and the difference.
-        StreamError: the body leads to this error for every split.
+        StreamError: for every split, decoding the body raises this error.
     """
     __tracebackhide__ = True
     return _reply(_of_bytes(source, adapter, dialect, decoder).any_cut(splits, random_cuts))
@@ -228,7 +228,8 @@ def assert_recording(
     random_cuts: int = 25,
     **decoder: Any,
 ) -> Reply | StreamError:
-    """Asserts that a recording leads to the reply or the error in its `[expect]` table, for every split of its body.
+    """Asserts that decoding a recording produces the reply or the error in its `[expect]` table, for every split of its
+    body.
 
     Args:
         source: a `Recording`, the path of a recording, or the name of a bundled recording.
@@ -297,7 +298,7 @@ class _Folding:
 
     Attributes:
         make: a function that returns a new decoder.
-        api: a function that converts pieces to the bytes for the decoder.
+        api: a function that converts the pieces of `content` to pieces of a response body.
         interrupted: the reason why the connection broke at the end of the body, or None if it didn't break.
     """
 

@@ -1,4 +1,4 @@
-"""Compaction: Claude replaces the earlier messages of a conversation by a summary.
+"""Compaction: Claude replaces the earlier messages of a conversation with a summary.
 
 A request can ask for a compaction. The response then contains a signed block, and the API refuses later requests that
 contain this block and also the messages before it

@@ -53,7 +53,7 @@ class ChatQuirks:
         effort_grades: True if the server accepts effort levels in `reasoning_effort`. With False, requests can only
             turn thinking on or off.
         forced_while_thinking: True if the server accepts "required" and named tool choices while the model thinks. With
-            False, streamfold replaces such a tool choice by "auto", with a warning. If a model never accepts a forced
+            False, streamfold replaces such a tool choice with "auto", with a warning. If a model never accepts a forced
             choice, set its capability `forced_choice` to "no".
         allowed_tools: True if the server accepts OpenAI's tool choice `allowed_tools`, which allows only some of the
             tools. With False, streamfold sends only the allowed tools, although the server then can't use its prompt
@@ -79,7 +79,7 @@ class ChatQuirks:
         says_json: True if the server refuses JSON mode unless a message contains the word "json" (OpenAI, Azure,
             DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.
-            streamfold replaces any other id by a new id, which is the same in every request.
+            streamfold replaces any other id with a new id, which is the same in every request.
         continues: the field that asks the server to continue the last message. `prefix` (Mistral, DeepSeek's beta) and
             `partial` (Kimi) are fields of the message. `continue_final_message` (vLLM, SGLang) is a field of the
             request. With None, the server can't continue a text.

@@ -1,4 +1,4 @@
-"""Dialects find tool calls and reasoning in a model's text. Each dialect replaces text deltas by tool call and
+"""Dialects find tool calls and reasoning in a model's text. Each dialect replaces text deltas with tool call and
 reasoning deltas.
 
 The configuration names the dialect of an endpoint whose server doesn't parse tool calls. streamfold never guesses a

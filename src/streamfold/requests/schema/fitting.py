@@ -299,7 +299,9 @@ class _Fitter:
         return {keyword: value for keyword, value in node.items() if keyword not in base} | {"anyOf": made}
 
     def _values(self, node: dict[str, Any], path: str, moved: dict[str, Any]) -> dict[str, Any]:
-        """Replaces `enum` or `const` with types or alternatives, if the endpoint doesn't accept the values in it."""
+        """Rewrites an `enum` or `const` whose values the endpoint doesn't accept, for example as one schema for each
+        type.
+        """
         keyword = "enum" if isinstance(node.get("enum"), list) else "const" if "const" in node else None
         if keyword is None or self._subset.values == "any":
             return node

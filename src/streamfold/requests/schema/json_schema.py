@@ -128,7 +128,7 @@ def inline_refs(
     why: str = "",
     at: str = "parameters",
 ) -> Passed:
-    """Replaces each `$ref` by its target. Keywords next to the `$ref` override the target's keywords.
+    """Replaces each `$ref` with its target. Keywords next to the `$ref` override the target's keywords.
 
     A reference that is recursive, external or dangling can't be replaced. Such a reference stays in the schema together
     with its definition, and a description of the problem is returned. Unused definitions are removed.
@@ -186,8 +186,8 @@ class _Inliner:
         return map_subschemas(node, path, expand)
 
     def _target(self, ref: str, path: str, inside: frozenset[str]) -> Mapping[str, Any] | None:
-        """Returns the schema to which a reference points, or None if the reference must stay in the schema. Reports
-        both cases in `changes`.
+        """Returns the schema to which a reference points, or None if the reference must stay in the schema. In both
+        cases, adds a line to `changes`.
         """
         target = resolve_ref(self._schema, ref)
         if not isinstance(target, Mapping):

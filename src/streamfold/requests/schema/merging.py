@@ -45,8 +45,8 @@ def both(first: Any, second: Any, root: Mapping[str, Any]) -> Any:
         root: the schema to which references point.
 
     Returns:
-        The combined schema. False if no value matches both schemas. None if the combination can't be expressed without
-        `allOf`.
+        The combined schema. The schema False, which accepts nothing, if no value matches both schemas. None if the
+        combination can't be expressed without `allOf`.
     """
     if first is True or second is False:
         return second

@@ -117,7 +117,7 @@ class SchemaRules:
 
 @cache
 def _tables() -> tuple[Mapping[str, str], Mapping[str, SchemaRules]]:
-    """Returns the name of the rules of each vendor, and the rules by name."""
+    """Returns a mapping of vendors to the names of their rules, and a mapping of these names to the rules."""
     read = tomllib.loads((catalogue_folder() / "facts" / "schemas.toml").read_text("utf-8"))
     subsets = {name: _subset(name, read["subsets"]) for name in read["subsets"]}
     uses = [each.name for each in fields(SchemaRules)]

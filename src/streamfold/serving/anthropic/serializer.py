@@ -33,7 +33,7 @@ def written_usage(usage: Usage | None) -> dict[str, Any]:
     Other unknown counts are left out.
 
     Clients use the token counts as the size of the context. If Anthropic's server shortened the context (a compaction),
-    its own counts are therefore returned.
+    the counts are therefore copied from the server's usage object.
     """
     usage = usage or Usage()
     if unlisted_steps(usage.raw):

@@ -154,7 +154,8 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 def _finish_reason(finish: Finish | None, tool_choice: ReadToolChoice, *, calls: bool, mend: bool) -> str | None:
     """Returns the finish reason for the client. A provider's finish reason that streamfold doesn't know is returned
-    unchanged. If the provider sent no finish reason, returns None; with `mend`, returns `stop` or `tool_calls` instead.
+    unchanged. If the provider sent no finish reason, returns `stop` or `tool_calls` if `mend` is True, and None
+    otherwise.
     """
     if finish is None or finish.reason == "unknown":
         said = finish.raw if finish else None

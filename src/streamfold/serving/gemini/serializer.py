@@ -101,8 +101,9 @@ class GeminiSerializer(StreamSerializer):
             self._block(value)
 
     def _block(self, part: dict[str, Any]) -> None:
-        """Writes a part that a Gemini provider sent, if no delta contains it. Of a text part, writes only the
-        signature. The provider's parts arrive at the end of the response, after the text."""
+        """Writes a part that a Gemini provider sent, if no delta contains it. If it is a text part, writes only its
+        signature. The provider's parts arrive at the end of the response, after the text.
+        """
         if "functionCall" in part:
             self._calls_passed = True
         if "text" in part and part.get(SIGNATURE) and (self._thinking or not part.get("thought")):

@@ -2,8 +2,8 @@
 list of steps.
 
 The parser raises ConfigError for a field that it can't leave out without changing the meaning of the request. Such
-fields request interactions that Google stores or runs in the background. If the provider has another API, tools that
-Google runs also raise ConfigError. Other fields that only the Interactions API has go to `extra_body`.
+fields request interactions that Google stores or runs in the background. If the provider has another API, the parser
+also raises ConfigError for tools that Google runs. Other fields that only the Interactions API has go to `extra_body`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def parse_interactions_request(body: Any, *, native: bool = False, stored: bool 
     Args:
         native: True if the provider has the Interactions API. Tools that Google runs, and response formats other than
             text, are then sent to the provider unchanged.
-        stored: True if the client may use interactions that the provider stores. If False, fields for stored
-            interactions raise ConfigError.
+        stored: True if the client may use interactions that the provider stores. With False, the function raises
+            ConfigError for fields that need stored interactions.
 
     Raises:
         ConfigError: the body isn't a valid request, or contains something that the provider doesn't support. The error

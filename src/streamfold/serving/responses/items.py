@@ -190,7 +190,8 @@ def annotations_of(message: Mapping[str, Any], *, joined: bool) -> list[list[dic
     """Returns the citations of each text part of a message.
 
     Args:
-        joined: True if the client gets all parts as one part. Positions then count from the start of the first part.
+        joined: True if the client gets the text of all parts as a single part. Positions then count from the start of
+            the first part.
     """
     offset, by_part = 0, list[list[dict[str, Any]]]()
     for part in _parts(message):

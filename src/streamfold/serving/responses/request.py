@@ -1,6 +1,6 @@
 """Parses the Responses API requests that clients send to a server.
 
-A reference to a stored object raises ConfigError, because these functions have no store. Unknown fields go to
+The functions raise ConfigError for a reference to a stored object, because they have no store. Unknown fields go to
 `extra_body`.
 
 If the provider has the Responses API, `parse_responses_request` keeps tools of all kinds. For other providers,

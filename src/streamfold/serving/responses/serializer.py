@@ -160,8 +160,8 @@ class ResponsesSerializer(StreamSerializer):
 
     Attributes:
         response: the response object, which is complete after the end.
-        omits_data: True to save memory. Events that don't contain the response object are then recorded without their
-            bytes.
+        omits_data: True to record events that don't contain the response object without their bytes, which saves
+            memory.
     """
 
     call_kinds = KINDS

@@ -252,7 +252,9 @@ class ToolsAsFunctions:
         return name
 
     def _name_of(self, own: ClientTool) -> str:
-        """Returns the name of the function that replaces a tool, even of a tool that only an earlier call names."""
+        """Returns the name of the function that replaces a tool. The tool may be missing in the request's list of
+        tools.
+        """
         return self._names.get(own) or flat_name(own.name, own.namespace)
 
     # --- the conversation and the choice ------------------------------------------------------------------------------

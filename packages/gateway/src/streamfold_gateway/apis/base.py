@@ -109,7 +109,7 @@ class APIEndpoint:
             decides.
         count_member: for endpoints that only count tokens, the name of the response field for the token count; "" for
             other endpoints.
-        compacts: true if the endpoint replaces a long conversation by a summary ("compaction").
+        compacts: true if the endpoint replaces a long conversation with a summary ("compaction").
     """
 
     path: str
@@ -303,7 +303,7 @@ def with_operator_members(request: ClientRequest, endpoints: Collection[BackendI
     """Prevents a client's request from overriding the `extra_body` in the settings of its provider.
 
     In `Provider`, the `extra_body` of a request takes precedence over the configured one. So if both contain a field,
-    this function replaces the client's value by the configured value. If a provider and its fallbacks have different
+    this function replaces the client's value with the configured value. If a provider and its fallbacks have different
     configured values, it removes the client's value.
     """
     extra = dict(request.parsed.options.extra_body)
