@@ -3,9 +3,10 @@
 A turn is an assistant message. The cache restores a turn only in the same conversation. A turn's cache key is a hash of
 the end user, the instructions, and all messages up to and including the turn. The ids of tool calls don't identify a
 conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get the
-same greeting. The cache key doesn't depend on tools, which agents may load late, on reasoning, which clients leave out,
-or on text that agents add and remove (see `_UNSTABLE`). If a client rewrites a conversation, for example by clearing
-old tool results, the cache finds no turns of it.
+same greeting. The cache key doesn't depend on tools, because agents may load tools late. It doesn't depend on
+reasoning, because clients leave it out. It doesn't depend on text that agents add and later remove (see `_UNSTABLE`).
+If a client changes a message, for example by clearing an old tool result, the cache doesn't find the turns after this
+message.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """
@@ -61,7 +62,7 @@ def named_end_user(
 
     Args:
         members: the request body in the format of any API, or the fields that `extra_body` adds to the body.
-        explicit: True to use only the fields that always identify a user.
+        explicit: True to ignore fields that may identify something other than a user, such as `prompt_cache_key`.
     """
     named = [*_named_in(members, explicit=explicit)]
     for name, text in (headers or {}).items():
@@ -163,8 +164,7 @@ def _without_id(call: list[Any]) -> list[Any]:
 
 
 def _counted(message: Message, *, reminded: bool) -> Any:
-    """Returns the parts of a message on which the cache keys of later turns depend, or None if the message has no such
-    parts.
+    """Returns the parts of a message that are hashed for the cache keys of later turns, or None if there are none.
 
     Args:
         reminded: True if the message may contain text that an agent removes from later requests.
@@ -234,7 +234,7 @@ class TurnStore(Protocol):
     """
 
     async def get(self, owner: str, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Returns the stored values, by cache key. The result lacks keys without a stored value."""
+        """Returns the stored values, by cache key. Keys without a stored value are missing from the result."""
         ...
 
     async def put(self, owner: str, values: Mapping[str, bytes]) -> bool:
@@ -379,7 +379,7 @@ class TurnCache:
         ]
 
     def _returned_forms(self, turn: Message) -> Iterator[tuple[list[list[Any]], str]]:
-        """Yields the tool calls and the text of a turn, once for each form in which clients may send the turn back."""
+        """Yields the tool calls and the text of a turn in each form in which a client may send them back."""
         calls, text = self._calls(turn), _text(turn)
         yield calls, text
         if not self._ids:
@@ -485,7 +485,7 @@ def read_turn_cache(
     """Returns the cache for the argument `turn_cache`: True is a cache in memory, False and None mean no cache.
 
     Args:
-        retention: the limits of a store that this function creates. A turn may take up to three records of the store.
+        retention: the limits of a store that this function creates. The cache stores up to three records per turn.
 
     Raises:
         ConfigError: the argument has another type.

@@ -182,8 +182,8 @@ class ReplayProvider(ProviderDouble):
         model = ReplayProvider("fixtures/kimi/parallel_calls", cuts="bytes:1", faults=[reset(after_events=9)])
 
     Args:
-        recordings: paths, names of bundled recordings, or `Recording` objects, in order. A path includes the later
-            responses of the same conversation.
+        recordings: paths, names of bundled recordings, or `Recording` objects, in order. The path `hello` also loads
+            `hello-2`, `hello-3` and so on, which contain the later responses of the conversation.
         provider: the provider to replace; see `Provider.from_config`. The double uses the provider's quirks and
             dialect, but neither its API key nor its base URL. Default: a provider without quirks that has the adapter,
             dialect and model of the first recording.
@@ -227,10 +227,10 @@ class ReplayProvider(ProviderDouble):
 
 
 class RecordingProvider(ProviderDouble):
-    """A provider that sends requests to its server, and records the responses as `name` in a folder.
+    """A provider that sends requests to its server, and saves the responses in a folder as the recording `name`.
 
-    Recordings are drafts until `keep` is called, so that a failed response isn't replayed later. Close the provider at
-    the end to close its connections.
+    Recordings are drafts until `keep` is called, so that a failed response isn't replayed later. `aclose` closes the
+    connections.
 
     Raises:
         ConfigError: the configuration or the name is invalid.
@@ -253,9 +253,9 @@ class RecordingProvider(ProviderDouble):
         await self._transport.aclose()
 
     def keep(self) -> str | None:
-        """Replaces older recordings by the new recordings.
+        """Replaces older recordings with the new recordings.
 
-        If a response failed, replaces nothing and returns the reason.
+        If a response failed, keeps the older recordings and returns the reason.
         """
         try:
             problem = self._draft.problem()

@@ -15,7 +15,7 @@ from .scripted import ScriptedProvider, Turn
 
 
 class ScriptedFixture:
-    """The pytest fixture `scripted`, a function that creates a `ScriptedProvider` from the same arguments.
+    """The pytest fixture `scripted`, a function that creates a `ScriptedProvider` and has the same arguments.
 
     Attributes:
         providers: the models that were created in this test.
@@ -57,8 +57,8 @@ class ReplayFixture:
     folders, up to pytest's root.
 
     With `--streamfold-record`, a call with `provider=` sends the request to that provider and records the response.
-    "once" records only if there is no recording, "all" always. A new recording replaces an older recording, or is saved
-    in the first folder.
+    With "once", the response is recorded only if there is no recording yet. With "all", it is always recorded. A new
+    recording replaces an older recording, or is saved in the first folder.
 
     Args:
         folders: the folders from the ini option `streamfold_fixtures`.

@@ -52,7 +52,7 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """True if the failure replaces the complete response."""
+        """True if the failure takes the place of the response, so that only pauses can precede it."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class ToolCallStep:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StopReason:
-    """A step that sets the finish reason, as the API spells it."""
+    """A step that sets the finish reason."""
 
     reason: str
 
@@ -145,8 +145,8 @@ Answer: TypeAlias = str | Step | Sequence[str | Step]
 
 
 def say(*content: str | Mapping[str, Any] | BaseModel) -> ScriptedTurn:
-    """Creates a step with visible text. One string is streamed word by word. Several strings are streamed as one piece
-    each.
+    """Creates a step with visible text. A single string is streamed word by word. With several strings, each string is
+    one piece of the stream.
 
     To respond to a request with `response_format`, pass a dict or a pydantic model. The scripted model sends it as JSON
     text or as a tool call's arguments, as the provider would.
@@ -237,7 +237,7 @@ def fail(
     code: str | None = None,
     retry_after: float | None = None,
 ) -> Fail:
-    """Creates a step in which the response fails, and which must be the last step of its turn.
+    """Creates a step that makes the response fail. It must be the last step of its turn.
 
         fail(429, retry_after=1)                   an HTTP error status
         fail(RateLimitError, "slow down")          the same, as the class of the raised error
@@ -248,7 +248,7 @@ def fail(
         fail(EmptyResponseError), fail(ProtocolError)
 
     Args:
-        error: an HTTP status, an error message, or an error of streamfold as a class or an instance.
+        error: an HTTP status, an error message, or a subclass or an instance of `StreamfoldError`.
         message: the server's error message.
         code: the server's error code.
         retry_after: the value of the `Retry-After` header in seconds. Allowed only with an HTTP status.

@@ -40,14 +40,14 @@ _ENDS = ("stop", "tool_calls", "length", "content_filter")
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """The properties of a wire format that a script's serializer needs.
+    """The properties of an API's wire format that `ScriptSerializer` needs.
 
     Attributes:
         prefix: the prefix of response ids.
         error: a function that returns the body of a response with an error status.
         reasons: additional finish reasons of this wire format. None allows any text.
         refusals: True if the wire format has a field for refusals.
-        signs: the part of a response that the API signs, or None if it signs nothing.
+        signs: the part of a response to which the API adds a signature, or None if the API adds no signatures.
         repeats: the request fields that the API repeats in its response.
     """
 
@@ -201,7 +201,8 @@ class ScriptedProvider(ProviderDouble):
         turns: one turn for each request, in order. A turn is a text, a step (`say`, `think`, `call`, `refuse`, `usage`,
             `finish`, `pause`, `fail`), or a list of texts and steps. A turn can also be a function that is called with
             the `SentRequest` and returns such a turn.
-        then: the turn for each request after the last turn. By default, such a request raises ScriptError.
+        then: the turn that answers every request after `turns` has been used up. By default, such a request raises
+            ScriptError.
         provider: the provider to replace; see `Provider.from_config`. The double uses the provider's wire format,
             quirks and dialect, but neither its API key nor its base URL. Default: Chat Completions without quirks.
         hooks, overrides: see `Provider.from_config`. `max_retries` is 0 by default, so that each failure reaches the

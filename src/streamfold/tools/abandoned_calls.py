@@ -1,5 +1,5 @@
-"""Denies tool calls that have no result although the conversation continued. Tools that have already started aren't
-affected.
+"""Denies abandoned tool calls. A tool call is abandoned if the user continued the conversation before the tool call had
+a result. Tools that have already started aren't affected.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _logger = logging.getLogger("streamfold.tools")
 
 
 class AbandonedCalls:
-    """The tool calls of a conversation that have no result although the conversation continued.
+    """The abandoned tool calls of a conversation: the user continued the conversation before they had a result.
 
     Args:
         state: the saved state of the conversation's paused run, or None.
-        is_shown_as: a function that returns True if a tool call's id and an id from the user interface mean the same
-            tool call.
+        is_shown_as: a function that is called with a tool call's id and an id from the user interface. It returns True
+            if both ids identify the same tool call.
     """
 
     def __init__(self, state: str | None, is_shown_as: Callable[[str, str], bool]) -> None:
@@ -55,7 +55,7 @@ class AbandonedCalls:
         If the journal's store fails, logs the failure and leaves `messages` as they are.
 
         Returns:
-            The journal keys of the runs and approvals that have ended.
+            The journal keys of the abandoned runs and approvals, for `end_runs`.
         """
         ended: set[str] = set()
         try:

@@ -26,8 +26,9 @@ class _Running:
 class BackgroundCalls:
     """The tool calls of a run that run in the background, in the order in which they started.
 
-    Each tool call has an asyncio or trio task outside of any task group, because different tasks may read the run. The
-    task ends when the tool call ends or the run is closed.
+    Each tool call has an asyncio or trio task. The task belongs to no task group, because only the task that opened a
+    task group may close it, and different tasks may read the run. The task ends when the tool call ends or the run is
+    closed.
     """
 
     def __init__(self) -> None:

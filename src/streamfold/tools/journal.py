@@ -244,8 +244,8 @@ class CallKey:
     Attributes:
         text: the tool call's key in the journal, as `call_key` returns it.
         call: the tool call.
-        unanswered: the nonces of claims for which the journal's response was lost. After these claims, the tool call
-            wasn't started. A run's saved state contains the nonces.
+        unanswered: the nonces of claims that failed, so that it is unknown whether the journal stored them. After a
+            failed claim, the run doesn't start the tool call. A run's saved state contains the nonces.
     """
 
     text: str
@@ -350,7 +350,7 @@ def call_key(owner: str, run_id: str, position: int, call: ToolCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A requested approval, as a journal stores it.
+    """A request for a person's approval of a tool call, as a journal stores it.
 
     Attributes:
         nonce: a random text that the application's server created, valid for one decision only.
@@ -364,8 +364,8 @@ class Approval:
 def approval_key(owner: str, chat_id: str, call: ToolCall) -> str:
     """Returns the journal key of the latest approval for a tool call with these arguments in an owner's chat.
 
-    The client chooses the chat id. So under this key, the journal stores only a nonce, which the application's server
-    verifies, and never a result.
+    The client chooses the chat id. So under this key, the journal stores an `Approval` and never a result. The
+    application's server verifies the nonce of the approval.
     """
     return f"{_digest(json.dumps(['approval', owner, chat_id, *_identity(call)]))}/approval"
 

@@ -207,7 +207,7 @@ class McpTools:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the session and stops the server. Only the task that entered the context may call this."""
+        """Closes the session and stops the server. Only the task that entered the context manager may call `aclose`."""
         group, self._group = self._group, None
         if group is None:
             return

@@ -85,7 +85,7 @@ class RunHooks:
     streamfold logs it and continues the run.
 
     Attributes:
-        reading: a function that returns a context manager, which is active while requests are sent and tools run.
+        reading: called with the run. Returns a context manager that is active while requests are sent and tools run.
         calling: called before each tool call, with the run, the tool call, and the tool (None if it is unknown).
             Returns a context manager that is active during the tool call. The context manager's `as` value is a
             function that is called with the `ToolResult`.
@@ -189,8 +189,8 @@ class ToolRun(AsyncIteration, AsyncContext):
         owner: the user or tenant to which the run belongs.
         chat_id: the id that a user interface has chosen for the conversation, or "". A signed approval is valid only
             for this id.
-        abandoned: the tool calls that have no result although the conversation continued, or None. Before its first
-            request, the run denies these tool calls, or reads their results from the journal.
+        abandoned: the tool calls that had no result when the user continued the conversation, or None. Before its first
+            request, the run reads the results of started tool calls from the journal, and denies all others.
         messages: the conversation so far, including tool calls and results. You can send these messages to a model at
             any time, because each unfinished tool call has the result "not finished".
         replies: the replies of the turns so far. For a run that was just resumed, the list is empty.

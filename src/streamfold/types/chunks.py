@@ -139,7 +139,7 @@ class ChunkDetails(PydanticField):
 
     @property
     def is_for_all(self) -> bool:
-        """True if the stream also yields the chunk without the option `partial_tool_calls`."""
+        """True if streams without the option `partial_tool_calls` also yield the chunk."""
         return bool(self.hosted) or not self.silent
 
     def __eq__(self, other: object) -> bool:

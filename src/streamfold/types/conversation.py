@@ -79,7 +79,8 @@ class Conversation:
         Args:
             account: a digest of the provider's API, URL and API key.
             digest: the digest of the conversation up to and including the answer.
-            alone: True if this answer replaces all other stored answers of the account.
+            alone: True to forget all other answers of the account, because the provider appends each answer to the
+                conversation with this id.
         """
         if account in self._given_up:
             return

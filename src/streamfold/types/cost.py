@@ -28,7 +28,8 @@ class Cost:
         date: the date of the price list, if known.
         estimated: True if streamfold assumed a price or a token count, or if the answer used a feature whose price
             isn't known.
-        upstream: the part of `amount` that another provider, not OpenRouter, charges to your own API key.
+        upstream: the part of `amount` that you pay directly to another provider, because OpenRouter used your own API
+            key for that provider.
     """
 
     amount: Decimal
@@ -65,13 +66,15 @@ class Prices:
         output: the price of output tokens, including reasoning tokens.
         cache_write_1h: the price of input tokens that Anthropic caches for an hour.
         request: the price per request.
-        tiers: prices for requests with more than `above` input tokens. Each tier is a dict with the key `above`.
+        tiers: prices for long requests. Each tier is a dict, which applies to requests with more input tokens than its
+            value `above`.
         reported: the path of the cost that the provider reports in its usage object, such as `"cost.total"`. A reported
             cost takes precedence over prices.
         reported_unit: the value of one unit of the reported cost, in `currency`.
         reported_upstream: the path, in the usage object, of the amount that another provider charges to your own API
             key. streamfold adds this amount to the reported cost if the field at the path `own_key` is true.
-        own_key: the path of the field that is true if your own API key of another provider was used.
+        own_key: the path, in the usage object, of the field that is true if the provider used your own API key for
+            another provider.
         batch: the price factor for batch requests. 0.5 means half the price.
         source: the URL of the price list.
     """
@@ -206,7 +209,7 @@ def priced_steps(usage: Usage) -> list[tuple[str | None, Usage]]:
 
 
 def has_other_models(raw: Mapping[str, Any]) -> bool:
-    """Returns True if the steps used different models. Each step then costs what its own model costs."""
+    """Returns True if the steps used different models. Each step is then billed at the prices of its model."""
     return len({str_or_none(step.get("model")) for step in unlisted_steps(raw)}) > 1
 
 

@@ -64,7 +64,8 @@ class HostedPart(PydanticField):
             of the tool, or a file.
         runs: who runs the tool: the provider ("server") or your program ("client"). Tool calls that your program must
             run are also in `Reply.tool_calls`.
-        call_id: the id of the tool call to which this result belongs, or whose result the client must send.
+        call_id: for a result, the id of its tool call. For a tool call that your program must run, the id that its
+            result must contain.
         name: the tool's name, if the provider sends it.
         server: the name of the MCP server.
         input: the tool's input, which is a text or an object.

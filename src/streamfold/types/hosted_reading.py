@@ -142,7 +142,7 @@ def join_extras(before: Mapping[str, Any], new: Mapping[str, Any], text_before: 
 
     Args:
         before: the extras of the earlier responses.
-        new: the extras of the next response, without `blocks`. streamfold joins blocks while they arrive.
+        new: the extras of the next response, without `blocks`, which streamfold joins while they arrive.
         text_before: the text of the earlier responses. The length of this text is added to all text positions in `new`.
     """
     joined = {**{name: values for name, values in before.items() if name not in RESPONSE_STATES}, **new}

@@ -56,8 +56,8 @@ class WebSearch(ServerTool):
 
     Attributes:
         max_uses: the maximum number of searches per answer.
-        allowed_domains, blocked_domains: the only domains that the model may search, or the domains that it may not
-            search. Only one of the two lists may be set.
+        allowed_domains: the only domains that the model may search.
+        blocked_domains: the domains that the model must not search. Set only one of the two lists.
         user_location: the user's location, such as `{"city": "Oslo", "country": "NO", "timezone": "Europe/Oslo"}`.
         context_size: the amount of text from the search results that the model reads.
     """
@@ -81,8 +81,8 @@ class UrlContext(ServerTool):
 
     Attributes:
         max_uses: the maximum number of pages per answer.
-        allowed_domains, blocked_domains: the only domains from which the model may read pages, or the domains from
-            which it may not. Only one of the two lists may be set.
+        allowed_domains: the only domains from which the model may read pages.
+        blocked_domains: the domains from which the model must not read pages. Set only one of the two lists.
         citations: True if the answer must cite the pages.
         max_content_tokens: the maximum number of tokens that the model reads per page.
     """

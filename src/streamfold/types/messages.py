@@ -287,8 +287,8 @@ def tool_result(
             is converted to JSON text.
         error: True if the tool failed. Most APIs have no field for a failure, so streamfold says in the text of the
             message that the tool failed.
-        acknowledge: the safety checks of a computer call that a person has acknowledged. True acknowledges all
-            `ToolCall.pending_safety_checks`.
+        acknowledge: for a tool call of the kind "computer", the safety checks that a person has acknowledged. True
+            means all of `ToolCall.pending_safety_checks`.
 
     Raises:
         ConfigError: the content can't be converted to JSON, or the tool call has no safety checks to acknowledge.

@@ -29,8 +29,8 @@ class ToolCall(PydanticField):
             is `{"_raw": text, "_error": "invalid_json"}` and `error` is set.
         raw_arguments: the arguments' JSON text exactly as the model wrote it. Later requests contain it unchanged.
         kind: the kind of tool, which is "function", "custom" (with the text in `arguments["input"]`), "apply_patch",
-            "shell", "computer", "tool_search", or "approval" (the call of a hosted MCP server that waits for your
-            approval).
+            "shell", "computer", "tool_search", or "approval" (a tool call that the provider sends to an MCP server
+            after your approval).
         extra: other fields of the tool call, such as Gemini's `extra_content`. The provider requires them in later
             requests.
     """
@@ -83,7 +83,8 @@ class ToolCall(PydanticField):
 
     @property
     def pending_safety_checks(self) -> tuple[dict[str, Any], ...]:
-        """The safety checks of a computer call. A person must see these checks before your program runs the call.
+        """The safety checks of a tool call of the kind "computer". A person must see these checks before your program
+        runs the tool call.
 
         If the person agrees, pass `acknowledge=True` to `tool_result`, because the provider refuses a result without
         it: https://platform.openai.com/docs/guides/tools-computer-use

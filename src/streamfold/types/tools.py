@@ -347,8 +347,8 @@ _CHOICE_WORDS = ("auto", "none", "any", "required", "function", "tool")  # the w
 
 
 def read_tool_choice(choice: Any, tools: Iterable[Tool] = ()) -> ReadToolChoice:
-    """Parses a tool choice. A tool choice is in the format of an OpenAI API, or it is a `HostedTool(...)` with a tool
-    choice in the provider's format.
+    """Parses a tool choice: a word such as "auto", a `NamedTool`, an `AllowedTools`, or a dict in the format of an
+    OpenAI API. A `HostedTool(...)` contains a tool choice in the provider's format.
 
     Raises:
         ConfigError: the tool choice is invalid, or names a tool that isn't in `tools`.

@@ -178,8 +178,8 @@ def chooses_destination(name: str) -> bool:
 
 
 def _readings(name: str) -> tuple[list[str], list[str]]:
-    """Splits a field name into words in two ways: as camel case, and without regard to case, because Go servers ignore
-    the case of field names.
+    """Splits a field name into words in two ways: at capital letters (camel case), and only at other characters than
+    letters. The second way is needed because Go servers ignore the case of field names.
     """
     return [word.lower() for word in _WORD.findall(name)], _LETTERS.findall(name.lower())
 

@@ -96,8 +96,8 @@ class GatewayOptions(Table):
 
     Attributes:
         aliases: additional names for providers and models, such as `{"gpt-4o": "main"}` or `{"small": "main:kimi-k2"}`.
-            An alias also matches its name with a date (`gpt-4o-2024-08-06`). `*` matches any text: `{"claude-*":
-            "main"}`.
+            An alias also matches model names that add a date to it (`gpt-4o-2024-08-06`). `*` matches any text:
+            `{"claude-*": "main"}`.
         allow_models: patterns for the `PROVIDER:MODEL` names that clients may use in addition to the configured models.
             The default `["*"]` allows every model; `["main:kimi-*"]` allows some models of one provider; `[]` allows
             only the configured models.
@@ -110,8 +110,8 @@ class GatewayOptions(Table):
             ping), so that proxies keep the connection open; 0: never.
         turn_cache: where the gateway stores the messages of models: `true` or "memory", "sqlite:///turns.db",
             "valkey://host:6379"; `false`: nowhere. If a client leaves reasoning, signatures or encrypted items out of a
-            later request, the gateway takes them from the stored message, but only for the key and the end user that
-            received it.
+            later request, the gateway adds them from the stored message. The key and the end user of the request must
+            be those that received the message.
         turn_cache_turns: maximum number of messages in the turn cache.
         turn_cache_bytes: maximum total size of the turn cache, in bytes.
         turn_cache_age: seconds after which an unused message expires.
@@ -138,8 +138,8 @@ class GatewayOptions(Table):
             bodies with a 413.
         max_total_body_bytes: maximum size of all request bodies in memory together. Above it, the gateway rejects
             requests with a 503.
-        body_timeout: seconds in which a request body must arrive, plus one second for each 64 KiB received. The gateway
-            rejects a slower request with a 408.
+        body_timeout: seconds in which a request body must arrive. Each 64 KiB received extend this time by one second.
+            The gateway rejects a slower request with a 408.
         send_timeout: seconds after which the gateway treats a client that reads nothing as disconnected.
         max_objects: maximum number of JSON objects in a request, such as messages, parts, tool calls and schemas.
     """
@@ -190,7 +190,8 @@ class GatewaySettings(GatewayOptions, PackageTable):
         shutdown: seconds for which a stopping server waits until the responses in flight are complete.
         ui: serve a page at `/ui` that shows the last responses while they stream.
         ui_key_env: names of environment variables that contain keys for the page, which shows the responses of all
-            clients. Without a key, only browsers on the server's machine may open the page, and not through a proxy.
+            clients. Without a key, only browsers on the server's machine that connect without a proxy may open the
+            page.
         ui_answers: maximum number of responses that the page shows.
         ui_fixtures: folder in which the page saves responses as fixtures.
     """
@@ -232,7 +233,9 @@ class GatewaySettings(GatewayOptions, PackageTable):
                 yield ("keys", name, "key_env"), f"{key.key_env} is not set"
 
     def budgets(self, providers: Sequence[str]) -> Iterator[tuple[KeyPath, Sequence[str]]]:
-        """Yields the path of each key's budget, with the names of the providers that the key may use."""
+        """Yields, for each key with a budget, the path of the budget's setting and the names of the providers that the
+        key may use.
+        """
         served = self.providers or providers
         for name, key in self.keys.items():
             if key.max_cost_per_day is not None:

@@ -19,8 +19,8 @@ def repair_conversation(
 ) -> tuple[tuple[Message, ...], list[ReplyWarning]]:
     """Removes messages that most providers reject. Returns the new conversation, and warnings about the changes.
 
-    After a broken stream, agents send an assistant message that has only reasoning (Codex 0.169; Claude Code 2.1 after
-    a summary) or nothing, or end the conversation with a partial answer (opencode 1.18).
+    After a broken stream, agents send an assistant message that is empty or has only reasoning (Codex 0.169; Claude
+    Code 2.1 after a summary). opencode 1.18 ends the conversation with a partial answer.
 
     Args:
         own: the adapter of the client's API. Only providers with this API accept an assistant message that has only

@@ -17,7 +17,7 @@ from .config import GatewaySettings
 
 
 def settings(config: Config, **overrides: Any) -> GatewaySettings:
-    """Returns the gateway settings of a configuration file. Overrides other than None take precedence.
+    """Returns the gateway settings of a configuration file. Values in `overrides` take precedence, except None.
 
     Raises:
         ConfigError: a setting is invalid, or clients on other machines could use the server without a key.
@@ -36,7 +36,9 @@ def settings(config: Config, **overrides: Any) -> GatewaySettings:
 
 
 def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings:
-    """Returns settings for several worker processes. A file that the processes share replaces each store in memory."""
+    """Returns settings for several worker processes. Each store in memory is replaced with an SQLite file in `folder`,
+    which the processes share.
+    """
     in_process = (True, "memory")
     kept: dict[str, Any] = {}
     if chosen.turn_cache in in_process:

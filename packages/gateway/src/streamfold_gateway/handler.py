@@ -74,7 +74,7 @@ class AnswerOutput(Protocol):
 
     @property
     def started(self) -> bool:
-        """True after the first event was sent to the client. An HTTP error response isn't possible any more then."""
+        """True if the first event has been sent to the client, so that an HTTP error response is no longer possible."""
         ...
 
     def while_connected(self, grace: float) -> AbstractAsyncContextManager[object]:
@@ -84,7 +84,7 @@ class AnswerOutput(Protocol):
         ...
 
     def leave(self) -> None:
-        """Sets `gone`. The block of `while_connected` is cancelled immediately, or after its `grace` seconds."""
+        """Sets `gone`. Cancels the block of `while_connected`, after `grace` seconds if `grace` isn't 0."""
         ...
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
@@ -100,8 +100,8 @@ Handler: TypeAlias = Callable[[IncomingRequest], Awaitable[None]]
 
 
 class APIRoute:
-    """The ASGI app for one URL path. It is a class, because Starlette passes a `Request` object instead of the ASGI
-    arguments to a function.
+    """The ASGI app for one URL path. It is a class, because Starlette would call a function with a `Request` object
+    instead of the ASGI arguments.
     """
 
     def __init__(self, answer: Callable[[Any, Receive, Send], Awaitable[None]]) -> None:
@@ -299,7 +299,7 @@ class AppTaskGroup:
     @asynccontextmanager
     async def tasks(self) -> AsyncIterator[TaskGroup]:
         """Yields a task group for work that continues after the client has disconnected. In a mounted app without
-        lifespan events, the block waits for its tasks at its end.
+        lifespan events, the `async with` block ends only when all tasks of the group have ended.
         """
         if self._tasks is not None:
             yield self._tasks

@@ -54,7 +54,7 @@ class ModelRoute:
         return self._facts.is_priced(self.other)
 
     def cost(self, usage: Usage) -> Cost | None:
-        """Returns the cost of a usage at the highest price of the provider and its fallbacks; None if no price is
+        """Returns the highest cost of these token counts among the provider and its fallbacks; None if no price is
         known.
         """
         models = self._facts.endpoint_models(self.other)
@@ -191,7 +191,9 @@ class ModelRouter:
         return found
 
     def describe(self) -> list[str]:
-        """Returns one line for each name, with the provider's model or the target of the alias."""
+        """Returns one line of text for each provider and alias: its name, and the provider's models or the alias's
+        target.
+        """
         lines = []
         for name in self.names:
             endpoints = () if name in self._aliases else self._providers[name].endpoints

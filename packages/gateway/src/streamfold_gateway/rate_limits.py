@@ -73,7 +73,7 @@ class UsageMeter:
 
     Args:
         again: a function that reserves usage for the next request to the provider.
-        cost: a function that returns the cost of a usage, or None if the price is unknown.
+        cost: a function that is called with a `Usage` and returns its cost, or None if the price is unknown.
 
     Attributes:
         reads_on: true if the key has a limit on tokens or cost. The gateway then reads the provider's stream even after
@@ -107,7 +107,8 @@ class UsageMeter:
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:
-        """Charges the usage of a finished request to the provider, and reserves usage for the next request.
+        """Charges the usage of a finished provider request to the client's key, and reserves usage for the next
+        provider request.
 
         Raises:
             LimitReachedError, BudgetExceededError: a limit or the budget of the key doesn't allow another request.

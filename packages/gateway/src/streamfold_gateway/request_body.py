@@ -50,13 +50,13 @@ class Capacity:
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Adds a number of bytes to the memory in use. Raises HTTPError if that exceeds the limit."""
+        """Counts `size` more bytes as memory in use. Raises HTTPError if the total would exceed the limit."""
         if self._held + size > self.options.max_total_body_bytes:
             raise http_error(503, "too many large requests at once; try again later", "overloaded", retry_after="1")
         self.add(size)
 
     def add(self, size: int) -> None:
-        """Adds a number of bytes to the memory in use, even above the limit. A negative number frees memory."""
+        """Counts `size` more bytes as memory in use, even above the limit. A negative `size` reduces the count."""
         self._held += size
 
     def check(self) -> None:
@@ -157,8 +157,8 @@ class RequestBody:
         raise http_error(408, f"the request body did not arrive within {seconds:g} seconds", "request_timeout")
 
     def grow(self, size: int) -> None:
-        """Counts the size of stored items that replace references in the body. Raises HTTPError if the body or all
-        bodies together become too large.
+        """Adds the size of the stored items that replace references in the body to the size of the body. Raises
+        HTTPError if the body or all bodies together become too large.
         """
         self._hold(size, "the request with its references")
 
@@ -173,11 +173,11 @@ class RequestBody:
 
 
 def parsed_size(raw: bytes, most: int) -> int:
-    """Estimates how many bytes the lists and objects of a JSON text need after parsing, without the strings.
+    """Estimates how many bytes the lists and objects of a JSON text need after parsing. Strings aren't counted.
 
-    After parsing, a JSON text such as `[],[],[]` needs thirty times as much memory. So the gateway estimates the size
-    before it parses, from the number of brackets and commas outside of strings. The function stops counting when the
-    size exceeds `most`.
+    The parsed value of a JSON text such as `[],[],[]` needs thirty times as much memory as the text. So the gateway
+    estimates the size before it parses, from the number of brackets and commas outside of strings. The function stops
+    counting when the size exceeds `most`.
 
     >>> parsed_size(b'{"a": [1, 2, "x, [y]"]}', 10_000)
     288

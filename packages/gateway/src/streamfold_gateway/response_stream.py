@@ -34,7 +34,8 @@ class ResponseStream:
         send_timeout: seconds after which a client that reads nothing is treated as disconnected.
 
     Attributes:
-        started: true after the first event was sent to the client. An HTTP error response isn't possible any more then.
+        started: true if the first event has been sent to the client, so that an HTTP error response is no longer
+            possible.
         ended: true if the last event has been sent.
         gone: true if the client has disconnected.
     """
@@ -121,8 +122,8 @@ class ResponseStream:
             raise ClientGone
 
     def leave(self) -> None:
-        """Records that the client has disconnected, and cancels the block of `while_connected`, immediately or after
-        `grace` seconds.
+        """Records that the client has disconnected. Cancels the block of `while_connected`, after `grace` seconds if
+        `grace` isn't 0.
         """
         if not self.gone:
             self.gone = True

@@ -177,7 +177,8 @@ class WorkerFactory:
 def _free_address(host: str, port: int) -> tuple[str, int]:
     """Returns the address and port to listen on. Raises SystemExit if another server uses the port.
 
-    granian itself wouldn't notice the other server: its sockets may share a port with other sockets of the same user.
+    granian itself wouldn't notice the other server, because it allows its sockets to share a port with other sockets of
+    the same user.
     """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

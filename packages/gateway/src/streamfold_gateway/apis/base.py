@@ -206,7 +206,8 @@ class ClientAPI(ABC):
         """Returns the error object that the gateway sends at the end of a failed stream.
 
         The words "server error" in the message make the agents pi 0.73 and opencode 1.18 send the request again. So the
-        method adds them to temporary errors, except to a provider's error whose type this API forwards.
+        method adds these words to the message of a temporary error. It doesn't add them to an error of the provider if
+        this API forwards the error's type.
         """
         info, cause = self.info(refusal), refusal.cause
         kinds = (APIConnectionError, IncompleteStreamError, *(() if self.forwards_error_type else (UpstreamError,)))

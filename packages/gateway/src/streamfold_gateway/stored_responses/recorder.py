@@ -98,7 +98,7 @@ class Recorder:
         return self.resumable
 
     def wake(self) -> None:
-        """Checks whether a paused response may continue."""
+        """Makes a paused response check again whether it may continue."""
 
     @property
     def weight(self) -> int:
@@ -172,7 +172,7 @@ class AttachedRecorder(Recorder):
 
 class RecorderMemory:
     """Limits the memory of all responses in progress together. When the limit is reached, the largest responses drop
-    their events. If that isn't enough, the background responses are paused until memory is free, except the oldest one.
+    their events. If that isn't enough, all background responses except the oldest are paused until memory is free.
 
     Args:
         size: the memory limit in bytes.
@@ -254,8 +254,8 @@ class BackgroundResponse(Recorder):
             otherwise None.
         done: true if no further event will follow.
         warnings: the warnings of the complete response.
-        storage_warning: a warning for subscribers, if the response object or its events couldn't be stored; otherwise
-            "".
+        storage_warning: the warning for subscribers that the response object or its events couldn't be stored; "" if
+            they were stored.
     """
 
     def __init__(
@@ -295,14 +295,16 @@ class BackgroundResponse(Recorder):
         return not self._not_stored
 
     def close(self) -> None:
-        """Stops counting the response towards the memory limit. Frees its memory when no block of `used` is running."""
+        """Stops counting the response towards the memory limit. Frees its memory when the last block of `used` has
+        ended.
+        """
         super().close()
         self._closed = True
         self._free_unused()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Keeps the response in memory inside the block, even if `close` is called meanwhile."""
+        """Keeps the response in memory until the block ends, even if `close` is called earlier."""
         self._users += 1
         try:
             yield
@@ -433,7 +435,7 @@ class BackgroundResponse(Recorder):
     # --- storing and notifying ----------------------------------------------------------------------------------------
 
     async def save(self) -> None:
-        """Stores the events recorded so far and passes them to subscribers, who also get `storage_warning`."""
+        """Stores the recorded events, then passes them to subscribers. If storing fails, sets `storage_warning`."""
         async with self._saving:
             while (last := self._last) > self._told:
                 state = self.state
