@@ -72,7 +72,7 @@ class WebSocketEndpoint:
         now: a clock for the age of connections, in seconds.
 
     Attributes:
-        stops: true if the server stops, so that connections handle no more messages.
+        stops: true while the server is stopping, so that connections handle no new messages.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class WebSocketEndpoint:
 
     def set_stops(self, stops: bool) -> None:
         """If `stops` is true, closes idle connections now, and other connections after their current responses. If it
-        is false, new messages are handled again.
+        is false, connections handle new messages again.
         """
         self.stops = stops
         for connection in self._open if stops else ():

@@ -1,8 +1,8 @@
 """The ASGI app of one worker process of `streamfold serve`, and how the process starts and stops.
 
 On SIGTERM and SIGINT, a granian worker closes its port, completes the responses in flight and ends the app's lifespan.
-But the gateway accepts requests for `drain` more seconds. So this app handles SIGTERM itself, and raises SIGINT after
-that time.
+But the gateway must accept requests for `drain` seconds after SIGTERM. So this app handles SIGTERM itself, and raises
+SIGINT when these seconds have passed.
 """
 
 from __future__ import annotations

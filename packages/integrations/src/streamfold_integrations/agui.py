@@ -95,16 +95,16 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Parses a client's `RunAgentInput`.
 
     Args:
-        secret: the secret that you pass to `stream`. The user can then approve or deny only tool calls that `stream`
-            has signed, each tool call once, for the same owner and with the same arguments.
+        secret: the secret that you pass to `stream`. Each decision of the user must then have a signature that `stream`
+            made for this owner, conversation, tool call and its arguments.
         owner: the user or tenant who sent the request, as identified by your application. The stored data of a run is
             separate for each owner. By default, all requests have the same owner.
         trust_client: true: accept a user's decisions without checking signatures. The client can then call the tools
             with any arguments.
 
     Raises:
-        ConfigError: the body is invalid, or a decision isn't signed. The error message contains the position in the
-            body.
+        ConfigError: the body is invalid, or the signature of a decision is missing or invalid. The error message
+            contains the position in the body.
     """
     given = ObjectReader(body, "the request")
     messages, thread = read_messages(given.must("messages", list)), given.string("threadId")
@@ -150,7 +150,8 @@ def read_messages(messages: Iterable[Any]) -> list[Message]:
 def _owned_reasoning(messages: list[Any]) -> dict[Any, str]:
     """Returns the reasoning that `AGUIWriter` wrote, by the id of the message to which the reasoning belongs.
 
-    A reasoning message may follow its message, because clients sort messages by the time of their first event.
+    A reasoning message may come after the message to which it belongs, because clients sort messages by the time of
+    their first event.
     """
     owned: dict[Any, str] = {}
     known = {_id(message) for message in messages if isinstance(message, Mapping)}
@@ -305,7 +306,7 @@ def stream(
         reasoning: true if the client gets the model's reasoning.
         secret: the secret with which `stream` signs the tool calls that need approval. Pass the same secret and owner
             to `read_request`, which checks the signatures. The client must send an interrupt's `metadata` back with the
-            user's decision. The run's journal accepts each approval once.
+            user's decision. The run's journal accepts each approval only once.
         on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
             the run's state here. Also called with a run that failed because its journal was unavailable; you can resume
             such a run with the same decisions. The function may be async. If it raises an exception, the client gets an

@@ -87,16 +87,16 @@ def read_request(body: Any, *, secret: str | None = None, owner: str = "", trust
     """Parses the body that the AI SDK's `DefaultChatTransport` sends.
 
     Args:
-        secret: the secret that you pass to `stream`. The user can then approve or deny only tool calls that `stream`
-            has signed, each tool call once, for the same owner and with the same arguments.
+        secret: the secret that you pass to `stream`. Each decision of the user must then have a signature that `stream`
+            made for this owner, conversation, tool call and its arguments.
         owner: the user or tenant who sent the request, as identified by your application. The stored data of a run is
             separate for each owner. By default, all requests have the same owner.
         trust_client: true: accept a user's decisions without checking signatures. The client can then call the tools
             with any arguments.
 
     Raises:
-        ConfigError: the body is invalid, or a decision isn't signed. The error message contains the position in the
-            body.
+        ConfigError: the body is invalid, or the signature of a decision is missing or invalid. The error message
+            contains the position in the body.
     """
     fields = ObjectReader(body, "the request")
     given, chat = fields.must("messages", list), fields.text("id") or ""
@@ -304,7 +304,7 @@ def stream(
         reasoning: true if the client gets the model's reasoning.
         metadata: called with `source` at the end of the response; returns the metadata of the message.
         secret: the secret with which `stream` signs the tool calls that need approval. Pass the same secret and owner
-            to `read_request`, which checks the signatures. The run's journal accepts each approval once.
+            to `read_request`, which checks the signatures. The run's journal accepts each approval only once.
         on_pause: called with a run that pauses for an approval or a result, before the client gets the last event. Save
             the run's state here. Also called with a run that failed because its journal was unavailable; you can resume
             such a run with the same decisions. The function may be async. If it raises an exception, the client gets an

@@ -53,8 +53,8 @@ HostedStep: TypeAlias = HostedCall | HostedResult
 
 
 class HostedSteps:
-    """Finds the calls and results of hosted tools in the parts of one reply. Each part arrives during the stream, and
-    again at its end.
+    """Finds the calls and results of hosted tools in the parts of one reply. In a stream, the class gets each part as
+    it arrives, and again with the complete reply.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class HostedSteps:
         """Yields the tool calls and results in `parts` that this method hasn't yielded before.
 
         Args:
-            last: true if `parts` are the complete parts at the end of the reply.
+            last: true if `parts` are all parts of the complete reply.
         """
         for part in parts:
             if part.runs != "server" or part.part not in ("call", "both", "result") or part.raw in self._seen:

@@ -247,7 +247,7 @@ class ChatStreamfold(BaseChatModel):
             tools: anything that LangChain can convert to a tool; hosted tools as values such as `WebSearch()`, or as
                 dicts in the provider's format.
             tool_choice: "auto", "none", "required" or "any", or the name of the tool to call.
-            strict: true if the server must enforce the schema of a tool call's arguments.
+            strict: true: request that the server enforces the schema of a tool call's arguments.
 
         Raises:
             ConfigError: the provider doesn't support one of the hosted tools.
@@ -278,7 +278,7 @@ class ChatStreamfold(BaseChatModel):
                 doesn't match the schema.
             method: "json_schema" uses the provider's structured output, "function_calling" uses a tool call, and
                 "json_mode" accepts any JSON object, which the prompt must describe.
-            strict: true if the server must enforce the schema, if it supports that.
+            strict: true: request that the server enforces the schema.
         """
         model, parser = self._structured(schema, method, strict, kwargs)
         if not include_raw:
@@ -366,7 +366,7 @@ def _answer(message: AIMessage) -> Message:
     """Returns the original assistant message that is stored in a LangChain message. If there is none, or the program
     has changed the LangChain message, builds a new assistant message.
 
-    In the new message, unchanged tool calls keep their kind and the data that the provider needs.
+    The new message contains the original of each tool call that the program hasn't changed.
     """
     blocks = _blocks(message)
     calls = [(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]

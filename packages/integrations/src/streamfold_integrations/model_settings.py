@@ -57,8 +57,8 @@ def as_body_members(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]:
-    """Returns the request field of each setting, and the API's names for its values. Leaves out settings that the
-    model's endpoints send differently.
+    """Maps each setting to its field in the request, and to the API's names for the setting's values. Leaves out a
+    setting if one of the model's endpoints doesn't support it, or if the endpoints need different fields or values.
     """
     facts, profile = get_model_info(model), getattr(model, "profile", None)
     asked = [(one.adapter, one.refused_members) for one in facts.endpoints] if facts else []

@@ -4,9 +4,9 @@
     reply = await run_tools(provider, "How warm is it in Oslo?", [get_weather], hooks=otel_run_hooks("weather"))
 
 The conventions: https://github.com/open-telemetry/semantic-conventions-genai (gen-ai-spans, gen-ai-agent-spans,
-gen-ai-metrics), still in development in November 2026. A span covers one response with all its attempts, from the
-request to the end of the stream. The span of a tool run is the parent of the spans of its responses and tool calls.
-Messages, arguments and results are recorded only with `content=True`.
+gen-ai-metrics), still in development in November 2026. A span covers one response and all attempts to get it, from the
+first request to the end of the stream. The span of a tool run is the parent of the spans of its responses and tool
+calls. Messages, arguments and results are recorded only with `content=True`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def otel_hooks(
     meter_provider: MeterProvider | None = None,
     content: bool = False,
 ) -> Hooks:
-    """Returns hooks that create a client span for each response, and that measure its duration, the time to the first
-    chunk, and the tokens.
+    """Returns hooks that create a client span for each response, and that record the response's duration, its time to
+    the first chunk and its token counts as metrics.
 
     A span contains the options that were sent to the provider, after streamfold adapted them to the endpoint.
 
@@ -243,7 +243,7 @@ def otel_run_hooks(
 
     Args:
         agent: the name of the agent, which the spans contain.
-        tracer_provider: OpenTelemetry's tracer provider. By default, the application's global one is used.
+        tracer_provider: OpenTelemetry's tracer provider; by default, the application's global tracer provider.
         content: true: record the arguments and results of tool calls in the spans.
 
     Raises:

@@ -320,9 +320,7 @@ def _select_tools(choice: Any, parameters: ModelRequestParameters) -> tuple[list
 
 
 def _to_messages(message: ModelMessage) -> Iterator[Message]:
-    """Converts a pydantic-ai message to messages of streamfold. One pydantic-ai message may contain several
-    messages.
-    """
+    """Converts a pydantic-ai message to one or more streamfold messages."""
     if isinstance(message, ModelResponse):
         yield _answer(message)
         return
@@ -347,8 +345,8 @@ def _answer(message: ModelResponse) -> Message:
     """Returns the original assistant message that is stored in a response. If there is none, or the program has changed
     the response, builds a new assistant message.
 
-    In the new message, unchanged tool calls keep their kind and the data that the provider needs. Calls of hosted tools
-    are left out, with a warning.
+    The new message contains the original of each tool call that the program hasn't changed. Calls of hosted tools are
+    left out, with a warning.
     """
     kept = KeptTurn.load(message.provider_details)
     if kept and kept.shows(*_shown(message.parts)):
@@ -459,7 +457,9 @@ def _native_parts(steps: Iterable[HostedStep], provider: str) -> Iterator[ModelR
 
 
 def _other_parts(reply: Reply, provider: str) -> Iterator[ModelResponsePart]:
-    """Yields parts for compactions (the provider's summaries of earlier turns), and for files with data."""
+    """Yields parts for compactions (the provider's summaries of earlier turns), and for files whose data is in the
+    reply.
+    """
     for file in reply.files:
         if file.data is not None:
             media_type = file.media_type or "application/octet-stream"
@@ -482,7 +482,9 @@ def _finish_reason(reply: Reply) -> Any:
 
 
 def _details(reply: Reply, parts: Sequence[ModelResponsePart]) -> dict[str, Any]:
-    """Returns the data for which pydantic-ai has no field: provider data, citations, files without data, warnings."""
+    """Returns the data for which pydantic-ai has no field: provider data, citations, warnings, and files whose data
+    isn't in the reply.
+    """
     warned = [{"code": warning.code, "detail": warning.detail} for warning in reply.warnings]
     details = {"finish_reason": reply.raw_finish_reason, "refusal": reply.refusal, "warnings": warned}
     cited = [asdict(citation) for citation in reply.citations]

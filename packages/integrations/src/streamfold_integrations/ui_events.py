@@ -90,7 +90,7 @@ class UIWriter(ABC):
         """Returns the last events of a run that is complete or has paused.
 
         Args:
-            pending: the tool calls whose approval or result a paused run waits for.
+            pending: the tool calls that wait for an approval or a result, if the run has paused.
             signatures: the signatures of the pending tool calls, by tool call id.
         """
 

@@ -113,8 +113,9 @@ class UIRequest:
 
         Raises:
             ConfigError: a decision can't be checked, because both the state and the secret are missing, or because the
-                journal is missing. Also raised if no pending tool call has a decision's id and arguments, if the run is
-                older than the records of its journal, and in the cases that `run_tools` describes.
+                journal is missing. Also raised if a decision matches no pending tool call in id and arguments, if the
+                run began so long ago that the journal may have deleted its records, and in the cases that `run_tools`
+                describes.
         """
         conversation = self.messages if self.trust_client else without_provider_approvals(self.messages)
         if instructions and not self.trust_client:  # only the application writes instructions
@@ -300,8 +301,8 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
 def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the provider data (extras) of a client's message, without fields that would change the message itself.
 
-    streamfold merges extras into the message of a Chat Completions request. To a Responses request, it adds the items
-    of the extra `output`. The extras of a model's responses never contain the fields that this function removes.
+    streamfold merges extras into the message of a Chat Completions request. It adds the items of the extra `output` to
+    a Responses request. The extras of a model's responses never contain the fields that this function removes.
     """
     kept = {name: value for name, value in extras.items() if name not in _MESSAGE_MEMBERS}
     if isinstance(output := kept.get("output"), list):

@@ -101,7 +101,7 @@ class JobSummary:
     """The progress of a job, over all its runs.
 
     Attributes:
-        rows: the number of rows in the job or its shard.
+        rows: the number of rows in the job; for a job with `shard`, in this shard.
         usage: the token counts of all answers together, without `tools` and `details`.
         costs: the known costs of all answers together, by currency. `unpriced` is the number of answers with an unknown
             cost.

@@ -261,7 +261,7 @@ def export_command(ledgers: Ledgers, output: Output) -> None:
 def merge(ledgers: Ledgers, output: Output) -> None:
     """Write the answers of all shards of a job into one file, in the order of the rows.
 
-    If rows are missing or two ledgers have the same rows, the command writes nothing and exits with code 2.
+    If rows are missing or two ledgers contain the same rows, the command writes nothing and exits with code 2.
     """
     _export(ledgers, output, whole=True)
 

@@ -76,7 +76,7 @@ def batch(
         max_cost: the job pauses before its total cost exceeds this amount, in the currency of the provider's prices.
         in_flight: what happens to rows that were in flight when the job was killed: "ask" sends them again, "error"
             records an error for them.
-        retry_errors: send rows again that ended with an error in an earlier run.
+        retry_errors: also send rows for which an earlier run recorded an error.
         shard: `(i, n)`: send only every n-th row, beginning with row i. Each shard of a job needs its own ledger.
         tools: the tools for rows without `tools`.
         run_tools: run the tools that the model calls, and send the results to the model. If false, the answers contain
@@ -94,7 +94,7 @@ def batch(
         options: options for all rows; see `chat_stream`. Options in a row take precedence.
 
     Raises:
-        ConfigError: an argument is invalid. `async with` raises the errors of the rows and of the ledger.
+        ConfigError: an argument is invalid. `async with` raises the errors that it finds in the rows and in the ledger.
     """
     check_model(model, "batch()")
     settings = JobSettings(
@@ -188,7 +188,9 @@ class BatchJob:
 
     @property
     def status_text(self) -> str:
-        """How many requests of its provider batches have finished, as text; "" for live requests."""
+        """How many requests of the job's provider batches have finished, as text; empty for a job without provider
+        batches.
+        """
         return self._queue.status_text
 
     @property

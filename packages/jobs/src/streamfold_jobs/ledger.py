@@ -85,7 +85,7 @@ class Ledger:
         readonly: open the file only for reading, which also works while a job is running.
 
     Attributes:
-        transactions: writes to the ledger file.
+        transactions: the object that writes to the ledger file.
 
     Raises:
         ConfigError: the file isn't a ledger, or another job is writing to it.
@@ -295,7 +295,8 @@ def _short(text: str | None) -> str:
 
 
 class GroupCommit:
-    """Writes to an SQLite database. It commits at most every few milliseconds, so that many rows share one disk sync.
+    """Writes to an SQLite database. It commits at most once every few milliseconds, so that many rows share one disk
+    sync.
 
     Only one task may run `commit`.
     """

@@ -56,8 +56,8 @@ class LiveBackend:
     """Sends each row as a separate request, within the rate limits.
 
     Some providers return HTTP 403 for an API key without permission, others for a single prompt. So after a 403, the
-    class waits for later rows. If one of them gets an answer, the 403 is recorded as the error of its own row;
-    otherwise the job pauses.
+    class first sends later rows. If one of them gets an answer, the class records the 403 as the error of the rejected
+    row; otherwise the job pauses.
     """
 
     via = "live"
@@ -172,7 +172,7 @@ class RowRequests:
         sending: Callable[[Row], Awaitable[bool]] = _always,
         unsent: Callable[[Row], Awaitable[None]] = _nothing,
     ) -> Answer | None:
-        """Sends a row until it has an answer, or an error that another try doesn't fix.
+        """Sends a row until it has an answer, or an error that a retry wouldn't fix.
 
         Args:
             sending: a function that is called before each request. If it returns False, the row isn't sent.
@@ -331,8 +331,8 @@ class Pacing:
 
 
 class _RowModel(BaseChatModel):
-    """The model for a single row. It uses the job's reservation for the first request, and may request replies that
-    aren't streamed.
+    """The model for a single row. It uses the reservation for its first request. If `stream` is false, it requests
+    replies that aren't streamed.
     """
 
     def __init__(self, model: BaseChatModel, reservation: Reservation, *, stream: bool) -> None:

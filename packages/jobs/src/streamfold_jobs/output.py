@@ -38,7 +38,7 @@ def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bo
         whole: raise ConfigError, and write nothing, if a row of the job has neither an answer nor an error.
 
     Raises:
-        ConfigError: the ledgers belong to different jobs, two ledgers have the same rows, or rows are missing.
+        ConfigError: the ledgers belong to different jobs, two ledgers contain the same rows, or rows are missing.
     """
     shards = list(ledgers)
     _check_shards(shards)

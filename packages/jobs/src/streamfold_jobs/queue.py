@@ -45,7 +45,8 @@ class RowQueue:
         summary: the progress of the job so far.
         stopped: why the queue returns no more rows; None until `stop` is called.
         stopping: an event that `stop` sets.
-        status_text: how many requests of its provider batches have finished; "" for live requests.
+        status_text: how many requests of the job's provider batches have finished; empty for a job without provider
+            batches.
     """
 
     def __init__(self, rows: Rows, ledger: Ledger, settings: JobSettings, name: str) -> None:
@@ -128,7 +129,7 @@ class RowQueue:
         return self._states[number] in (DONE, ERROR)
 
     def ended_rows(self, first: int, most: int) -> range:
-        """Returns the numbers of consecutive rows that have ended, from the row `first` on, at most `most` of them."""
+        """Returns the numbers of the rows from `first` up to the first row that hasn't ended, at most `most`."""
         step = self.settings.shard[1]
         numbers = range(first, len(self._states), step)[:most]
         ended = next((at for at, number in enumerate(numbers) if not self.has_ended(number)), len(numbers))
@@ -141,7 +142,7 @@ class RowQueue:
         await self.written()
 
     def note_sent(self, numbers: Iterable[int]) -> None:
-        """Sets the state of rows that the ledger already marks as sent."""
+        """Sets the state of rows to `SENT`, after the ledger has marked them as sent."""
         for number in numbers:
             self._states[number] = SENT
 
@@ -223,7 +224,7 @@ def unpriced(model: str) -> str:
 
 
 def _uncounted(answer: Answer) -> str | None:
-    """Returns the reason why the cost of an answer is unknown; None if the answer has token counts."""
+    """Returns why an answer has no token counts, so that its cost is unknown; None if it has token counts."""
     if answer.usage != Usage():
         return None
     said = (answer.members or {}).get("warnings") or ()

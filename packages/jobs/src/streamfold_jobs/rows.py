@@ -195,11 +195,10 @@ class Rows:
     def check(self) -> int:
         """Returns the number of rows. Raises an error for mistakes that must stop the job before it sends anything.
 
-        A single invalid row doesn't prevent the job. When the job reaches the row, it records an error as the row's
-        answer.
+        An invalid row doesn't stop the job. When the job reaches the row, the job records an error as the row's answer.
 
         Raises:
-            ConfigError: two rows have the same id, or no row has a conversation.
+            ConfigError: two rows have the same id, or no row has a prompt or messages.
         """
         names, count, found = _DuplicateIds(), 0, False
         for count, value in enumerate(map(_value_or_none, self), 1):

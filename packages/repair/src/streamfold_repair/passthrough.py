@@ -1,9 +1,9 @@
 """Forwards a valid stream byte for byte, up to the first event that needs repair.
 
-`DeltaOrder` releases content when clients may get it. `Passthrough` delays each SSE event of the server until all of
-its content is released, and then forwards the event's bytes. It also feeds the event to the patcher and discards the
-output, so that the patcher has the same state as a client that has parsed the event. From the first event that needs
-repair on, the patcher writes the response.
+`DeltaOrder` decides when clients may get content, and then releases the content. `Passthrough` delays each SSE event of
+the server until all of its content is released, and then forwards the event's bytes. It also feeds the event to the
+patcher and discards the output, so that the patcher has the same state as a client that has parsed the event. From the
+first event that needs repair on, the patcher writes the response.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class _FieldProgress:
         ahead: the text that was received but not released.
         said, shown, passed: the numbers of characters that were received, released, and forwarded.
         pieces: the pieces in which the arguments were received.
-        late: the number of last characters that may be forwarded before they are released. It isn't 0 if the server has
-            marked the tool call as complete.
+        late: how many characters at the end of the text may be forwarded before they are released. It isn't 0 if the
+            server has marked the tool call as complete.
         custom: True for a call of a custom tool. Such calls are never repaired.
     """
 
@@ -115,8 +115,8 @@ class Passthrough(ReplyWriter):
 
     Args:
         patcher: writes the rest of the response, from the first event that needs repair on.
-        texts: True to compare the released texts with the server's texts. They differ if a dialect parses tool calls in
-            them.
+        texts: True to compare the released texts with the server's texts. They differ if a dialect finds tool calls in
+            the server's text.
 
     Attributes:
         passes: True until an event needs repair.
@@ -392,8 +392,8 @@ class Passthrough(ReplyWriter):
     def _pass(self, event: _PendingEvent) -> bytes:
         """Feeds an SSE event to the patcher. Returns the event's bytes if the patcher can continue after the event.
 
-        If the patcher can't, this event and all later events are delayed until the response ends, or until they are too
-        large.
+        If the patcher can't, this event and all later events are delayed until the response ends, or until the delayed
+        events are too large.
         """
         told, self._passed = self._patcher.feed_all(event.deltas) if event.payloads else b"", True
         written = [self._patcher.advance_past(payload) for payload in event.payloads if payload is not None]

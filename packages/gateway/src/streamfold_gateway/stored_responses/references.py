@@ -43,7 +43,7 @@ class ReferenceResolver:
     Args:
         owner: the id of the client's key.
         user: the end user that the request names.
-        count: called with the size of stored items that will replace a reference. It may raise HTTPError.
+        count: called before stored items replace a reference, with the size of the items. It may raise HTTPError.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ReferenceResolver:
         """Returns the input and output items of a response and of all earlier responses in its conversation, in order.
 
         Raises:
-            HTTPError: one of the responses isn't stored or hasn't ended, or the request with their items is too large.
+            HTTPError: one of the responses isn't stored or hasn't ended, or the items make the request too large.
         """
         turns: list[list[Any]] = []
         wanted: str | None = response_id
@@ -110,7 +110,7 @@ class ReferenceResolver:
 
 @contextmanager
 def _within_reason() -> Iterator[None]:
-    """Raises HTTPError if the block, which reads from the store, takes longer than ten seconds."""
+    """Raises HTTPError if the `with` block, which reads from the store, takes longer than ten seconds."""
     try:
         with anyio.fail_after(_PATIENCE):
             yield

@@ -18,7 +18,7 @@ FINAL = ("completed", "incomplete", "failed", "cancelled")
 
 
 def cut_events(data: bytes, last: int) -> Iterator[SerializedEvent]:
-    """Splits the bytes of several SSE events into events. `last` is the `sequence_number` of the last one."""
+    """Splits the bytes of several SSE events into events. `last` is the `sequence_number` of the last event."""
     found, comments = list[bytes](), b""
     for block in data.split(b"\n\n"):
         if block.startswith(b"event: "):
@@ -100,7 +100,7 @@ class ResponseStore:
         size: maximum size of all stored responses together, in bytes.
 
     Attributes:
-        most: the maximum size of a response object in bytes, and also of all events of one response.
+        most: the maximum size of a response object in bytes. The events of one response together have the same maximum.
     """
 
     def __init__(self, store: Store, size: int) -> None:
@@ -122,7 +122,7 @@ class ResponseStore:
         Args:
             state: the JSON of the response object; empty if it hasn't changed.
             events: the events since the last call, in order.
-            head: store the input items of the request too.
+            head: true: store the input items of the request too.
         """
         values: dict[str, bytes] = {}
         if head:

@@ -25,7 +25,7 @@ _PIECE = 2**18
 
 
 class NotOurBatchError(StreamfoldError):
-    """A batch that looked like one of this job contains requests of another program."""
+    """A batch that looked like a batch of this job contains another program's requests."""
 
 
 class Results:

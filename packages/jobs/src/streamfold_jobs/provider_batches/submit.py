@@ -3,7 +3,7 @@
 The job records every HTTP request in the ledger before it sends the request. If the response is lost, the request may
 have succeeded. So before the job repeats a request, it searches the provider's files for the file's name, or the
 provider's batches for the batch's unique key. If the provider doesn't list keys, the job reads the results of similar
-batches to find out whether they are its own.
+batches to find out which of them it created.
 """
 
 from __future__ import annotations

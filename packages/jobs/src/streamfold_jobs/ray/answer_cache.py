@@ -1,5 +1,5 @@
-"""Stores answers beyond the end of a Ray worker. When Ray recomputes a block of rows, `Ask` takes the stored answers
-and sends nothing.
+"""Stores answers that outlive a Ray worker. When Ray recomputes a block of rows, `Ask` takes the stored answers and
+sends no requests.
 """
 
 from __future__ import annotations

@@ -233,9 +233,7 @@ class Ask:
 
 
 def _is_final(answer: Answer) -> bool:
-    """Returns whether an answer is a reply or the error of an invalid request. Other errors may disappear with another
-    try.
-    """
+    """Returns True for a reply, and for the error of an invalid request. A retry may fix other errors."""
     error = answer.error or {"reply": answer.members}
     return "reply" in error or error.get("status_code") in _WRONG
 
@@ -387,7 +385,7 @@ def check_columns(names: Sequence[str], prefix: str) -> None:
 
 
 def _values(column: Any) -> Any:
-    """Returns the values of a column, with None for each value that is missing in pandas."""
+    """Returns the values of a column, with None in place of values that pandas counts as missing."""
     return column.astype(object).where(column.notna(), None) if hasattr(column, "notna") else column
 
 

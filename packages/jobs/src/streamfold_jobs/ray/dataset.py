@@ -98,7 +98,7 @@ def _set_checkpoint(ds: Dataset, path: str, column: str, check_ids: bool) -> Non
 
 
 def _check_ids(ds: Dataset, column: str) -> None:
-    """Raises ConfigError if a row has no id, or the id of another row. Needs eight bytes of memory for each id."""
+    """Raises ConfigError if a row has no id, or two rows have the same id. Needs eight bytes of memory for each id."""
     import pyarrow
     from pyarrow import compute
 

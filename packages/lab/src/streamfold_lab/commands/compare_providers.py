@@ -60,8 +60,9 @@ def swap_check(
 ) -> None:
     """Show the requests that several providers would get.
 
-    Nothing is sent, and no API key is needed. For each change that a provider needs in the request, the output contains
-    a warning. The exit code is 1 if a provider doesn't support the request, or if a part of the request is dropped.
+    Nothing is sent, and no API key is needed. The output contains a warning for each change to the request that a
+    provider needs. The exit code is 1 if a provider doesn't support the request, or if a part of the request is
+    dropped.
     """
     with reported_errors(as_json):
         arguments = read_conversation(read_json(conversation), str(conversation))

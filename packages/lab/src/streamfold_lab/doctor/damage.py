@@ -88,7 +88,7 @@ def said(text: str) -> str:
 
 
 def repeats(seen: ProbeResponse) -> bool:
-    """Returns whether a response, without repeated events, is the line that the prompt requested."""
+    """Returns whether a response contains repeated events, and is the requested line without these repetitions."""
     line = prompt_words(wanted(seen))
     if seen.recording is None or not line or prompt_words(said(seen.text)) == line:
         return False
@@ -110,7 +110,7 @@ def reread(recording: Recording) -> Reply:
 
 
 def has_gap(text: str, whole: str) -> bool:
-    """Returns whether `text` is `whole` with pieces missing in the middle, as after lost events.
+    """Returns whether `text` is `whole` without some of its middle, as after lost events.
 
     >>> has_gap("alpha charlie", "alpha bravo charlie"), has_gap("alpha", "alpha bravo charlie")
     (True, False)

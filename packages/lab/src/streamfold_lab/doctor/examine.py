@@ -1,6 +1,6 @@
 """Sends the probes to the server, one request at a time. Later requests use the settings that earlier probes found.
 
-If the server supports both modes, the runner sends every probe with and without streaming.
+If the server can respond with and without streaming, the runner sends the probes in both modes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class ProbeRunner:
         report: called with the finding of each probe.
         repeats: how often the runner sends a probe that looks for occasional errors; 0: such probes aren't repeated.
         seed: the seed for random values in prompts.
-        whole: true: also send requests without streaming; becomes false when the server doesn't respond to one.
+        whole: true: also send probes without streaming. Set to false when a basic probe gets no complete response
+            without streaming.
     """
 
     endpoint: ExaminedEndpoint
@@ -83,7 +84,7 @@ class ProbeRunner:
     async def _concluded(
         self, probe: Probe, *, whole: bool, rounds: int = ROUNDS
     ) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Sends a probe with or without streaming, and repeats the probe while its result is unclear or doubtful."""
+        """Sends a probe with or without streaming. Repeats the probe while its result is unclear or unconfirmed."""
         outcomes: list[Conclusion] = []
         asked: list[ProbeResponse] = []
         while len(outcomes) < rounds:
@@ -225,7 +226,7 @@ def in_both_modes(streamed: Conclusion, whole: Conclusion) -> Conclusion:
     """Combines a probe's conclusions with and without streaming. The combined conclusion has the settings that the
     probe found with streaming.
 
-    If a feature is missing only without streaming, the verdict with streaming is kept.
+    If the feature is missing only without streaming, the combined verdict is the verdict with streaming.
     """
     if whole.verdict in _BAD and streamed.verdict not in _BAD:
         return replace(whole, saw=f"without streaming: {whole.saw}", settings=streamed.settings, avoid=streamed.avoid)

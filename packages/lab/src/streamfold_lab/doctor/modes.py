@@ -49,8 +49,8 @@ def _differences(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]
 def _more_text(streamed: ProbeResponse, whole: ProbeResponse) -> Iterator[str]:
     """Yields a difference if one of the two texts has additional words at its beginning or end.
 
-    A model may phrase a text differently each time. Words that are added only with streaming, or only without, come
-    from the server.
+    A model may phrase a text differently each time. But if one mode only adds words to the text of the other mode, the
+    words come from the server.
     """
     texts = {"with streaming": said(streamed.text).strip(), "without streaming": said(whole.text).strip()}
     (short_mode, short), (long_mode, long) = sorted(texts.items(), key=lambda each: len(each[1]))

@@ -37,7 +37,7 @@ def document(
     Args:
         body: the HTML of the page's `<body>`.
         command: the subcommand of `streamfold` that creates the page; the page's title contains it.
-        framed: the style and script of each page in an iframe, for the content security policy.
+        framed: the style and script of each page in an iframe, which the content security policy must allow.
         connects: true if the page requests more data from its own server.
     """
     styles, scripts = [style, *(style for style, _ in framed)], [script, *(script for _, script in framed)]

@@ -61,8 +61,8 @@ def page_data(made: Inspection) -> dict[str, Any]:
 
 
 def _event(event: Event, lines: tuple[EventLine, ...], lanes: dict[str, int], words: dict[str, int]) -> list[Any]:
-    """Returns the fields of an event as a list, which is smaller than an object. Texts that may repeat are positions in
-    `words`.
+    """Returns the fields of an event as a list, which is smaller than an object. For a text that may repeat, the list
+    contains its position in `words`.
     """
 
     def word(text: str) -> int:

@@ -1,5 +1,5 @@
-"""Controls which browsers may open the page: those with a key, or those on the server's machine with a token in the
-URL.
+"""Controls access to the page. If keys are configured, a browser needs one of them. Otherwise the browser must run on
+the server's machine, and needs the page's token.
 """
 
 from __future__ import annotations

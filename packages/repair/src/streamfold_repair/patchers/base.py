@@ -29,7 +29,7 @@ class StreamPatcher(StreamSerializer):
 
     Attributes:
         calls_have_ids: True if clients need an id for each tool call.
-        reason_names_calls: True if the API has its own finish reason for responses with tool calls.
+        reason_names_calls: True if the API has a separate finish reason for responses with tool calls.
     """
 
     calls_have_ids = True
@@ -46,8 +46,9 @@ class StreamPatcher(StreamSerializer):
 
     @abstractmethod
     def extras_of(self, payload: Any) -> list[ExtraPart]:
-        """Returns the parts of an event that no delta contains, for the output between the deltas. Stores other fields
-        of the event in the patcher."""
+        """Returns the parts of an event that no delta contains, and that must be written between the deltas. Stores
+        other fields of the event in the patcher.
+        """
 
     @abstractmethod
     def patch_body(self, body: dict[str, Any], reply: Reply) -> dict[str, Any]:

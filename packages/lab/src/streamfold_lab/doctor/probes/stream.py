@@ -26,8 +26,8 @@ def _about(found: list[ProbeResponse], answers: Answers, verdict: Verdict, what:
 def _shows(
     test: Callable[[ProbeResponse], object], verdict: Verdict, what: Callable[[ProbeResponse], str], does: str
 ) -> Callable[[Answers], Conclusion]:
-    """Returns a function that judges all responses: the verdict is `verdict` if a response passes the test, otherwise
-    "ok". `what` describes the first response that passes the test.
+    """Returns a function that judges all responses: the verdict is `verdict` if `test` is true for at least one
+    response, otherwise "ok". `what` describes the first such response.
     """
 
     def judge(answers: Answers) -> Conclusion:

@@ -215,8 +215,8 @@ def _stored(rng: Random) -> ProbeRequest:
 
 
 def _continued(*, in_full: bool) -> Callable[[Answers], ProbeRequest | None]:
-    """Returns a function that creates the next request of a stored conversation. With `in_full`, that request contains
-    the complete conversation.
+    """Returns a function that creates the next request of a stored conversation. If `in_full` is true, that request
+    contains the complete conversation; otherwise it refers to the stored response.
     """
 
     def follow(answers: Answers) -> ProbeRequest | None:
