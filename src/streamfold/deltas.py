@@ -1,8 +1,8 @@
 """Deltas: the values to which adapters convert SSE events. The engine converts the deltas to chunks.
 
-An adapter returns the deltas of an SSE event in the order reasoning, text, tool calls, usage, finish reason. No
-code may change a delta after its creation. A test checks this, because a frozen dataclass would take three times
-as long to create.
+An adapter returns the deltas of an SSE event in the order reasoning, text, tool calls, usage, finish reason. No code
+may change a delta after its creation. Deltas aren't frozen dataclasses, because those take three times as long to
+create. Instead, a test checks this rule.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Block:
         held: true if the server may still run the tool call itself (see `RanOnServer`). The engine then processes
             the tool call only at the end of the response.
         whole: true if the block is complete and no `BlockEnd` follows.
-        join: a function that creates the block for the next request, from the block's fields and the lists that arrived
-            in pieces.
+        join: a function that gets the block's fields, including the joined pieces, and returns the block for the next
+            request.
     """
 
     index: int | None
@@ -130,7 +130,8 @@ class BlockPiece:
 
 @dataclass(slots=True)
 class BlockEnd:
-    """The end of a content block. Without an index, the newest block ends, or if `call` is true, the open tool call."""
+    """The end of a content block. Without an index, the newest block ends. If `call` is also true, the newest named
+    tool call ends instead if it is still open."""
 
     index: int | None
     call: bool = False
@@ -138,7 +139,8 @@ class BlockEnd:
 
 @dataclass(slots=True)
 class RanOnServer:
-    """Says that the server itself ran the newest tool call with this id, or with this name if the id is empty."""
+    """Says that the server itself ran a tool call: the newest tool call with this id. If the id is missing here or in
+    the tool call, it is the newest tool call with this name."""
 
     id: str | None
     name: str | None
@@ -184,8 +186,8 @@ class ToolRequests:
 
 @dataclass(slots=True)
 class Sequence:
-    """The sequence number or the id of an SSE event. A sequence number is the event's first delta, and an id is the
-    event's last delta.
+    """The sequence number or the id of an SSE event. The adapter returns a sequence number before the event's other
+    deltas, and an id after them.
 
     Attributes:
         number: the sequence number. Only the Responses API sends one.
@@ -222,8 +224,8 @@ class Warn:
 
 @dataclass(slots=True)
 class Failure:
-    """An error that the server sent. `reason` is true if the server sent the error as a finish reason, which replaces
-    an earlier finish reason."""
+    """An error that the server sent. `reason` is true if the server sent the error as a finish reason. The error then
+    replaces an earlier finish reason."""
 
     info: ErrorInfo
     body: Any = None
@@ -243,7 +245,7 @@ class Finish:
     Attributes:
         continues: true if the response continues in another HTTP request. `reason` is then the finish reason of
             this part only.
-        drops_calls: true if no tool calls may be delivered, because something other than the model stopped the
+        drops_calls: true if all tool calls must be dropped, because something other than the model stopped the
             response, for example a cancellation.
     """
 
@@ -269,7 +271,7 @@ class StreamEnd:
 
 @dataclass(slots=True)
 class StopSequenceHit:
-    """The response ends at a stop sequence that streamfold could not send to the model."""
+    """The response's text contains a stop sequence that the API doesn't support. streamfold ends the response there."""
 
     text: str
 

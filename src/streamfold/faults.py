@@ -229,8 +229,7 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """Resets the connection. Over TCP, the server sends a real RST. Within a process, the transport raises
-    `httpx.ReadError`.
+    """Resets the connection. The replay server sends a TCP RST. A test transport raises `httpx.ReadError`.
 
     The caller gets the same result as from `cut_after`.
     """
@@ -382,7 +381,7 @@ class truncate_json(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class status(Fault):
-    """Responds with this status and an error in OpenAI's format: `status(429, retry_after=1, times=2)`.
+    """Replaces the response by an error with this status, in OpenAI's format: `status(429, retry_after=1, times=2)`.
 
     The caller gets the exception for the status (`RateLimitError`, `ServerError`, ...). If the error is temporary,
     streamfold first retries the request, after `retry_after` seconds.

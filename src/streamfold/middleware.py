@@ -76,8 +76,8 @@ class Middleware(BaseChatModel):
         """Returns the reply to deliver to the caller. The reply should match the delivered chunks. To change it, create
         a copy with `dataclasses.replace`.
 
-        streamfold also calls this method for the partial reply of an error, which contains the text of the chunks that
-        were delivered before the error.
+        streamfold also calls this method for an error's partial reply. The partial reply contains the text of the
+        chunks that were delivered before the error.
         """
         return reply
 
@@ -107,7 +107,7 @@ class Middleware(BaseChatModel):
 
 
 class _ChangedAnswer(WrappedAnswer):
-    """A response that passes through a middleware.
+    """A response that a middleware may change.
 
     The request is validated immediately, so that ConfigError is raised in the call that created the stream. A changed
     request is validated again.

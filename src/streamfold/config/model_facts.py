@@ -66,7 +66,7 @@ def is_operated_by_maker(vendor: str | None, host: str) -> bool:
 
 
 def examples(is_served: Callable[[str | None], bool]) -> Iterator[str]:
-    """Yields the names of example models of the vendors for which `is_served` returns True."""
+    """Yields names of example models. Leaves out the models of vendors for which `is_served(vendor)` returns False."""
     for row in dict.fromkeys(_index().rows.values()):
         if "\nexamples = " in row.text and is_served((family := _parsed(row)).vendor):
             yield from family.examples

@@ -308,8 +308,8 @@ class Profile(Table):
         checked: the date on which a person last compared these settings with the documentation.
         evidence: the source of these settings: "recorded" (recorded responses of the endpoint), "documented" (the
             provider's documentation) or "reported" (other projects). The default in the catalogue is "documented".
-        untrusted_file: the path of the untrusted file that chooses the host, or None. streamfold sends neither
-            environment variables nor cloud credentials to such a host. Users don't set this.
+        untrusted_file: the path of the untrusted configuration file that sets the host in `base_url`, or None.
+            streamfold sends neither environment variables nor cloud credentials to that host. Users don't set this.
 
     `base_url`, `api_key`, `model`, `turn_cache` and the values of `headers` may contain environment variables, as in
     `"https://${GATEWAY}/v1"`. Environment variables are read when a request is sent. Errors and logs never contain
@@ -553,7 +553,8 @@ class Profile(Table):
         return other.adapter if kind in (other.hosted or ()) else None
 
     def references(self) -> dict[KeyPath, str]:
-        """Returns the settings for requests that may contain environment variables, by path."""
+        """Returns the base URL, API key, model and headers, by key path. These settings may contain environment
+        variables."""
         key = None if self.api_key is None else self.api_key.get_secret_value()
         texts: dict[KeyPath, str | None] = {("base_url",): self.base_url, ("api_key",): key, ("model",): self.model}
         texts |= {("headers", name): text for name, text in self.headers.items()}
@@ -569,7 +570,7 @@ class Profile(Table):
         return variable_names(self.api_key.get_secret_value()) if self.api_key is not None else [*self.api_key_env]
 
     def resolve(self) -> ResolvedEndpoint:
-        """Returns the URL, headers and API key for the current values of the environment variables."""
+        """Reads the environment variables, and returns the URL, headers and API key of requests."""
         return ResolvedEndpoint(self, read_environment(self.variables()))
 
     def url_of(self, path: str) -> str:

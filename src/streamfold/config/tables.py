@@ -109,9 +109,7 @@ class Table(BaseModel):
 
 
 def validation_error(mistakes: Iterable[tuple[KeyPath, str]]) -> ValidationError:
-    """Creates a ValidationError from mistakes. Each mistake is the path of a key in the validated value, and a
-    message.
-    """
+    """Creates a ValidationError. Each item of `mistakes` is the path of a key in the validated value, and a message."""
     return ValidationError.from_exception_data(
         "settings",
         [

@@ -250,7 +250,7 @@ class _EarlierParts:
     responses. Each of these responses is a part.
 
     Attributes:
-        extras: the extras of all earlier parts, without extras that describe only one part.
+        extras: the merged extras of all earlier parts (see `join_extras`).
         usages: the usage of each part.
         text, reasoning: the text and reasoning of all earlier parts.
         blocks: the number of content blocks in all earlier parts.
@@ -573,8 +573,8 @@ class StreamAccumulator:
 
     def count_other_chars(self, chars: int, *, repeats: bool = False) -> None:
         """Counts characters of the response that aren't text. Raises ProtocolError if there are more than
-        `Limits.other_chars`. With `repeats`, only the largest SSE event counts, because each event repeats the content
-        of the previous event."""
+        `Limits.other_chars`. If `repeats` is true, each SSE event repeats the content of the previous event, so only
+        the largest event counts."""
         self._other_chars = max(self._other_chars, chars) if repeats else self._other_chars + chars
         if self._other_chars > self._limits.other_chars:
             raise ProtocolError(
@@ -683,7 +683,7 @@ class StreamAccumulator:
         return StreamChunk(details=self._take_details(update))
 
     def _take_details(self, update: ToolCallUpdate | None = None, item: Any = None) -> ChunkDetails:
-        """Returns the details of the next chunk, including the marks that no chunk has contained yet."""
+        """Returns the details of the next chunk. They include all marks that no earlier chunk contained."""
         marks, self._marks = tuple(self._marks), []
         self._needs_details = self.calls_begun > 0
         return ChunkDetails(self.calls_begun, marks, update, item=item)

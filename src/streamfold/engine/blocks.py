@@ -34,7 +34,7 @@ class _BlockState:
         lists: lists that arrive in pieces, by field name.
         waiting: text that is held back until all earlier blocks of the same kind are closed.
         next: the next block of the same kind (text and reasoning only).
-        counted: true if the assembler has returned the arguments in the block's first event.
+        counted: true if the assembler has returned the arguments that the block's first event contained.
         late: true for a tool call that began or grew after a finish reason.
     """
 
@@ -105,7 +105,7 @@ class _ExpectedAgain:
         self.skipped = False
 
     def add(self, number: int, member: str | None, value: Any) -> None:
-        """Adds a piece of a block, or with `member=None` the block itself."""
+        """Records a piece of a block. With `member=None`, records that the block has begun."""
         if member is None:
             self.blocks.add(number)
         elif type(value) is str:
@@ -114,11 +114,10 @@ class _ExpectedAgain:
             self.others[number, member] = self.others.get((number, member), 0) + 1
 
     def new_part(self, number: int, member: str, value: Any) -> Any:
-        """Returns the end of a text, without the beginning that arrived before the reconnect. Returns None if all of
-        the text arrived before.
+        """Returns the part of `value` that hadn't arrived before the reconnect. Returns None if all of it had arrived.
 
         Raises:
-            ProtocolError: the server sends another response than before the reconnect.
+            ProtocolError: `value` differs from the text that arrived before the reconnect.
         """
         key = number, member
         if type(value) is str and (known := self.texts.get(key)):
@@ -232,7 +231,8 @@ class BlockAssembler:
         return self._by_index.get(index)
 
     def _find_call(self, index: int | None) -> _BlockState | None:
-        """Without an index, a piece belongs to the newest named tool call if it is still open."""
+        """Returns the newest named tool call if `index` is None and that tool call is still open, otherwise the block
+        that `_find` returns."""
         if index is None and self._named_call is not None and not self._named_call.closed:
             return self._named_call
         return self._find(index)
@@ -406,8 +406,8 @@ class BlockAssembler:
         return out
 
     def _count(self, block: _BlockState, *, ended: bool = False) -> list[Delta]:
-        """Returns the arguments in the tool call's first event as a delta. Returns nothing if later events contained
-        other arguments."""
+        """Returns a delta with the arguments that the tool call's first event contained. Leaves the arguments out if
+        later events contained arguments."""
         call = block.begun.call
         if call is None or block.counted or (block.begun.held and not ended):
             return []

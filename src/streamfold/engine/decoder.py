@@ -91,7 +91,7 @@ class BodyReader:
         self.document: NonStreamBody | None = None
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that end in `data`. Exhaust the iterable before you call `feed` again."""
+        """Returns the SSE events that `data` completes. Exhaust the iterable before you call `feed` again."""
         if self.events is None and self.document is None:
             data = self._detect(data)
         elif len(self.head) < HEAD:
@@ -132,8 +132,8 @@ class StreamDecoder:
             the opening marker. Only dialects use this.
         limits: size limits. A larger response raises ProtocolError.
         names: maps the tool names in the request to the names that the program declared, if they differ.
-        listener: a function that the decoder calls with each warning, and with each tool call fragment and the tool
-            call that the decoder assigned the fragment to.
+        listener: a function that the decoder calls in two cases: with a `CallMatch` for each tool call fragment, and
+            with each warning and the tool call that the warning is about, as a tuple.
         partial_tool_calls: also return a chunk for each tool call fragment, so that a program can show a tool
             call while the model writes it.
         coalesce: join the consecutive pieces of text, and of reasoning, that one call of `feed` returns.

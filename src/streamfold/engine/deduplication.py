@@ -61,7 +61,7 @@ class TextDeduplicator:
     later part's text until then.
 
     Args:
-        buffers: the buffers with all text of each kind of delta.
+        buffers: for each class of deltas, the buffer with all text that has been received.
     """
 
     def __init__(self, buffers: Mapping[type[Delta], TextBuffer]) -> None:
@@ -201,9 +201,9 @@ class TextDeduplicator:
     def _find(self, kind: type[PartedDelta], part: PartRef, whole: bool) -> _Shown:
         """Finds a content part by the position of its output item, or by the item's id.
 
-        GitHub's Copilot uses a new item id in each event. llama.cpp sends no position. transformers repeats a
-        complete item at another position. A delta without position and id belongs to the content part with the
-        same number, until that part's complete text arrives.
+        GitHub's Copilot uses a new item id in each event. llama.cpp sends no position. transformers repeats a complete
+        item at another position. A delta that has neither a position nor an id belongs to the content part with the
+        same number, unless that part's complete text has already arrived.
         """
         output, item, number, _ = part
         keys: list[Hashable] = []

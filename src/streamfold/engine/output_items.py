@@ -91,7 +91,7 @@ class HostedToolTracker:
         self.requests: dict[str, int] = {}
 
     def observe(self, extra: ExtraPart) -> bool:
-        """Records an output item or a piece of one. Returns whether `extra` is only a piece."""
+        """Records an output item, or a piece of an output item. Returns True if `extra` is a piece."""
         said, place = extra.value, extra.place
         if extra.name == "output" and extra.whole:
             self._listed = True
@@ -128,8 +128,8 @@ class HostedToolTracker:
     def calls(
         self, extras: dict[str, Any], finish: Finish | None, warn: Callable[[WarningCode, str], None]
     ) -> tuple[list[ToolCall], list[str | None]]:
-        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. If items in
-        `extras` lack their inputs, adds the streamed inputs to them."""
+        """Returns the tool calls that the client must run, and the ids of all tool calls in their order. Adds the
+        streamed input to each item in `extras` that lacks its input."""
         finished = finish is not None and finish.reason != "unknown"
         if items := self._complete(extras.get("output") or [], warn, finished=finished):
             extras["output"] = items
@@ -201,7 +201,8 @@ def _keys(item_id: Any, place: int | None, call_id: Any = None) -> dict[str, _Ke
 
 
 def _matches(begun: list[_Item], found: list[_Placed]) -> dict[int, int]:
-    """Maps the `id()` of each item in `begun` to the item's index in `found`."""
+    """Returns the index in `found` of each item in `begun`, by the item's `id()`. Leaves out items that `found` doesn't
+    contain."""
     matches, taken = dict[int, int](), set[int]()
 
     def key(how: str, item: dict[str, Any], place: int | None) -> _Key:

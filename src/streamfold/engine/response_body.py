@@ -77,8 +77,8 @@ class NonStreamBody:
             raise ProtocolError(f"the answer is {what}: {excerpt(text)}", body=text[:HEAD]) from exc
 
     def deltas(self, adapter: Adapter, interrupted: str | None) -> tuple[list[Delta], IncompleteStreamError | None]:
-        """Returns the body's deltas and, if the body is truncated, the error to raise after them. Raises ProtocolError
-        if the adapter can't decode the body."""
+        """Returns the body's deltas. If the body is truncated, also returns the error that the caller must raise after
+        the deltas. Raises ProtocolError if the adapter can't decode the body."""
         try:
             body = self.finish(interrupted)
         except IncompleteStreamError as cut:

@@ -155,7 +155,7 @@ class SSEDecoder:
         self.foreign = ""
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that end in `data`. Exhaust the iterable before you call `feed` again.
+        """Returns the SSE events that `data` completes. Exhaust the iterable before you call `feed` again.
 
         Raises:
             ProtocolError: an event is larger than `limits.event_bytes`.

@@ -69,9 +69,9 @@ class IncomingCall:
         done: true if the server marked the tool call as ended.
         broken_off: true if the server marked the tool call as incomplete.
         late: true if a fragment arrived after the last finish reason.
-        gap_at: the value of `size` when SSE events were missing, or None if no event was missing, or complete arguments
-            had arrived before.
-        has_gap: true if fragments of the arguments followed after `gap_at`.
+        gap_at: the value of `size` when SSE events were missing. None if no events were missing before the tool call
+            was complete.
+        has_gap: true if fragments of the arguments arrived both before and after the missing SSE events.
         guessed: true if a fragment was assigned to this tool call only because of its order.
         is_ambiguous: true if arguments that arrived without a name may belong to this tool call.
         listed: the tool call's position in the server's final list of tool calls.
@@ -387,8 +387,8 @@ class ToolCallAssembler:
     def reconcile(self, listed: Iterable[ToolCallDelta]) -> list[CallMatch]:
         """Compares the tool calls that arrived with the server's final list of tool calls.
 
-        Each tool call in the list is matched by its item, then by its id. Without a match, it is matched by name and
-        arguments, then by name and index, then by name in order. A tool call in the list that has no match is added.
+        Looks for pairs of tool calls with the same item, then with the same id and name, then name and arguments, then
+        name and index, then name (in order), then id. Adds each tool call in the list that is in none of these pairs.
         """
         left, parts, placed = self.finish(), dict(enumerate(listed)), dict[int, CallMatch]()
         ids = Counter(call.id for call in left)

@@ -43,7 +43,7 @@ class ToolNameMap(NamedTuple):
 
     Attributes:
         answer: the tool whose arguments are the response, if the request asks for structured output as a tool call.
-        tools: the tools as the program declared them, if the request contains them in a changed form.
+        tools: the tools as the program declared them. The request may contain them in a changed form.
     """
 
     own: Mapping[str, str] = {}
@@ -57,7 +57,7 @@ class DeliveredCalls(NamedTuple):
     Attributes:
         opened: for each tool call in `calls`, the `IncomingCall` from which it was created.
         others: tool calls of other kinds than "function" that the client must run.
-        answer: the arguments of the tool `ToolNameMap.answer`.
+        answer: the arguments of the call of the tool `ToolNameMap.answer`, or None.
     """
 
     calls: list[ToolCall]

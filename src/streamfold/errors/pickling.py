@@ -126,7 +126,8 @@ class _PickledException:
 
 
 def _pickled_cause(error: BaseException, seen: set[int]) -> Any:
-    """Returns an object to pickle in place of an exception, or None if unpickling couldn't restore the exception."""
+    """Returns an object to pickle instead of a cause. Returns None if the cause couldn't be restored from the
+    object."""
     if id(error) in seen:
         return None
     seen.add(id(error))

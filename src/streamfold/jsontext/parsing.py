@@ -280,7 +280,7 @@ def is_done(data: str) -> bool:
 
 
 def int_or_none(value: Any) -> int | None:
-    """Converts a value to an integer like `whole_number`. Returns None for negative numbers too."""
+    """Converts a value to an integer as `whole_number` does, but a negative number to None."""
     number = value if type(value) is int else whole_number(value)
     return number if number is not None and number >= 0 else None
 
@@ -308,12 +308,13 @@ _TOO_LARGE = 10**12
 
 
 def amount(value: Any) -> float | None:
-    """Returns a finite number from 0 up to 10^12. Returns None for any other value, also for a string or a bool."""
+    """Returns a number that is at least 0 and less than 10^12. Returns None for any other value, also for a string or a
+    bool."""
     return value if type(value) in (int, float) and 0 <= value < _TOO_LARGE else None
 
 
 def as_count(value: Any) -> int | None:
-    """Returns a number without its fraction, or None if `amount` returns None for it.
+    """Returns a number without its fraction. Returns None for a value for which `amount` returns None.
 
     >>> [as_count(value) for value in (7, 7.0, -1, float("nan"), True, "7", 10**12)]
     [7, 7, None, None, None, None, None]

@@ -42,7 +42,7 @@ def read_arguments(pieces: Sequence[str], wholes: Sequence[str] = (), *, repair:
     1. The last complete text that is an object with fields (vllm-project/vllm#42683).
     2. The joined fragments, if they are an object with fields.
     3. A text that isn't an object, except the beginning of an empty object. The program can't run such a tool call.
-    4. An empty object. An empty complete text therefore never replaces damaged fragments.
+    4. An empty object. It comes after 3, so that an empty complete text never replaces damaged fragments.
     5. Another empty value, such as `[]`.
 
     Args:
@@ -119,7 +119,7 @@ def _repeated(raw: str) -> ParsedArguments | None:
 
 
 def _cumulative(pieces: Sequence[str]) -> ParsedArguments | None:
-    """Parses fragments each of which repeats all previous text (lobehub/lobehub#13506)."""
+    """Parses fragments if each fragment repeats all previous text (lobehub/lobehub#13506)."""
     texts = [piece for piece in pieces if piece]
     if len(texts) < 2 or not all(after.startswith(before) for before, after in pairwise(texts)):
         return None

@@ -1,9 +1,9 @@
 """Decides when requests may be sent. Applies a batch of operations to the state of one limit, without I/O.
 
-Requests and tokens are limited by the generic cell rate algorithm. A request reserves the next free time, and its
-expected usage delays the following request. When the real usage is known, it replaces the expected usage. A Lua script
-in `valkey.py` implements the same algorithm. Times are in seconds since 1970, by the store's clock. Amounts of money
-are integers in millionths of the currency unit: 1 USD is 1,000,000.
+Requests and tokens are limited by the generic cell rate algorithm. A request reserves the next free time. The request's
+expected usage determines when the following request may be sent. When the real usage is known, it replaces the expected
+usage. A Lua script in `valkey.py` implements the same algorithm. Times are in seconds since 1970, by the store's clock.
+Amounts of money are integers in millionths of the currency unit: 1 USD is 1,000,000.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Reserve:
     Attributes:
         requests: the maximum number of requests to reserve. The store may grant fewer.
         max_wait: the maximum time until the first request may be sent, in seconds.
-        prefetch: the period, in seconds, for which one operation may reserve several requests.
+        prefetch: a period in seconds. One operation reserves only requests that may be sent in this period, but at
+            least one.
         burst: how many seconds of unused capacity may be used later.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
@@ -44,9 +45,9 @@ class Reserve:
         tokens: the expected number of tokens of a request, used until the average of real answers is known.
         slots: the maximum number of parallel requests. 0 means no limit.
         budget: the maximum amount of money per day, in millionths of the currency unit. 0 means no limit.
-        money: the maximum cost of one request, in millionths of the currency unit, or 0 if unknown. For 0, the store
-            reserves the cost of the most expensive answer so far, or the entire rest of the budget while no answer's
-            cost is known.
+        money: the maximum cost of one request, in millionths of the currency unit, or 0 if unknown. If it is 0, the
+            store reserves the cost of the most expensive answer so far. While no answer's cost is known, it reserves
+            the entire rest of the budget.
     """
 
     requests: int = 1
@@ -68,8 +69,8 @@ class Charge:
     """An operation that replaces a reservation with the real usage of the request.
 
     Attributes:
-        request_seconds, token_seconds: the additional delay of the next request, in seconds. Negative if the real usage
-            was below the reserved usage.
+        request_seconds, token_seconds: the additional delay of the next request by the limit of requests and by the
+            limit of tokens, in seconds. Negative if the real usage was below the reserved usage.
         tokens, cost: the tokens and the cost of the answer, from which averages are computed. None if unknown.
         money: the real cost minus the reserved cost.
         reserved: the reserved money to release.
@@ -197,7 +198,7 @@ class Grant:
     slots: bool = False
 
     def given_back(self, requests: int = 1) -> Charge:
-        """Returns the `Charge` that releases the reservations of some of the granted requests."""
+        """Returns a `Charge` that releases the reservations of `requests` of the granted requests."""
         return Charge(
             request_seconds=-requests / self.rate if self.rate else 0.0,
             token_seconds=-requests * self.tokens / self.token_rate if self.token_rate else 0.0,
@@ -257,7 +258,8 @@ class BatchAnswer:
 
 
 def read_state(stored: object) -> State:
-    """Parses a limit's state that a store contains. Drops impossible values, which another program may have written.
+    """Converts the content of a store to a limit's state. Drops impossible values, which another program may have
+    written.
 
     Stores contain money in billionths of the currency unit. This function rounds the amounts up to millionths.
     """

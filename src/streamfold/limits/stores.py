@@ -23,7 +23,8 @@ class LimitStore(ABC):
     """Counts requests, tokens and costs of each limit, by its name. The methods block, and any thread may call them.
 
     Attributes:
-        prefetch_seconds: the period, in seconds, for which one batch may reserve several requests.
+        prefetch_seconds: a period in seconds. One operation reserves only requests that may be sent in this period, but
+            at least one.
         lease_seconds: the time after which the store releases the slots of a crashed process, in seconds.
         threads: the number of calls to the store that may run in parallel.
     """

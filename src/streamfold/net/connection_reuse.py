@@ -384,7 +384,7 @@ def _has_queued(network: Any) -> bool:
 
 
 def is_readable(socket: Any) -> bool:
-    """Returns True if a socket has unread bytes, is None, or was closed on either side."""
+    """Returns True if a socket has unread bytes or was closed on either side, and if `socket` is None."""
     if socket is None or (descriptor := socket.fileno()) < 0:
         return True
     if not hasattr(select, "poll"):

@@ -52,13 +52,13 @@ def _clean(exc: BaseException, redactor: Redactor) -> bool:
 
 
 def clear_frames(error: BaseException) -> None:
-    """Removes local variables of streamfold's functions, and all frames of HTTP libraries, from an error's tracebacks.
+    """Removes the local variables of streamfold's functions, and all frames of HTTP libraries, from tracebacks.
 
     Functions that are still running keep their variables. Exceptions that `raise ... from None` hides are dropped.
 
-    Frames of other libraries, and streamfold's frames in network errors, are removed from the traceback instead of
-    cleared, because httpcore raises one error in several tasks. A traceback may thus contain frames of suspended
-    coroutines, which would stop if their frames were cleared.
+    Frames of HTTP libraries, and streamfold's frames in network errors, are removed from the traceback instead of
+    cleared. httpcore raises one error in several tasks, so these frames may belong to suspended coroutines. Clearing
+    such a frame would end its coroutine.
     """
     for exc in _chain(error):
         if exc.__suppress_context__ and exc.__cause__ is None:

@@ -1,7 +1,7 @@
 """Sends one HTTP request, reads the response within the timeouts, and always closes the connection.
 
-No cancel scope or task group stays open between two reads. So any task may close the exchange, which wakes a task that
-waits for data.
+No cancel scope or task group stays open between two reads. So any task may close the exchange. If another task is
+waiting for data, closing the exchange wakes that task.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class Exchange:
             await self.wait_for(partial(anyio.sleep, seconds))
 
     async def wait_for(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Runs an async function before the request is sent. `aclose` and the timeout `total` end the wait for the
-        function.
+        """Runs an async function before the request is sent. `aclose` and the timeout `total` cancel the function.
 
         Raises:
             APITimeoutError: the timeout `total` expired.

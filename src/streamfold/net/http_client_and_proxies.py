@@ -243,9 +243,8 @@ class _BoundClient:
     def close_with_loop(self) -> None:
         """Closes the client when the running event loop ends.
 
-        The client is closed by an asynchronous generator that stays suspended until then. asyncio and trio close all
-        suspended generators when an event loop ends. The generator has no reference to the provider, so that the
-        provider can be garbage-collected.
+        A suspended asynchronous generator closes the client. asyncio and trio close all suspended generators when an
+        event loop ends. The generator has no reference to the provider, so that the provider can be garbage-collected.
         """
         self._closing = self._close_at_end()
         try:

@@ -190,7 +190,7 @@ class ConnectCleanup:
             self._forgotten = [stream for stream in self._forgotten if stream is not used]
 
     def is_clean(self) -> bool:
-        """Returns True if there is no unused connection to close."""
+        """Returns True if every connection that was opened has been used."""
         return self._stream is None and not self._forgotten
 
     async def aclose(self) -> None:

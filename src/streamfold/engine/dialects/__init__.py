@@ -2,9 +2,9 @@
 reasoning deltas.
 
 The configuration names the dialect of an endpoint whose server doesn't parse tool calls. streamfold never guesses a
-dialect, because several dialects share their markers. A `+` in this name joins several dialects. Other packages add
-dialects with the entry point group `streamfold.dialects`. All built-in dialects share one reader (`reader.py`) and one
-scanner (`scanner.py`).
+dialect, because several dialects share their markers. A `+` in this name joins several dialects. Other packages can
+register dialects in the entry point group `streamfold.dialects`. All built-in dialects share one reader (`reader.py`)
+and one scanner (`scanner.py`).
 """
 
 from __future__ import annotations

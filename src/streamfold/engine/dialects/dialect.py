@@ -45,7 +45,7 @@ class Dialect(Protocol):
     """Finds tool calls and reasoning in the deltas of one response."""
 
     def feed(self, delta: Delta) -> Iterable[Delta]:
-        """Returns the deltas that later text can't change. Holds back text that may still become a tool call."""
+        """Returns the deltas that replace `delta`. Holds back text that may still become a tool call."""
         ...
 
     def finish(self) -> Iterable[Delta]:

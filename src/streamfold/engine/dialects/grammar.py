@@ -43,7 +43,7 @@ def repeat(chars: str, name: str = "", *, least: int = 0) -> PatternPart:
 
 
 def optional(*parts: PatternPart) -> PatternPart:
-    """Creates an element that matches these elements one after the other, or nothing."""
+    """Creates an optional element, which matches the sequence of these elements, or the empty text."""
     row = _row(parts)
     return PatternPart(f"(?:{row.whole})?", row.begun)
 
@@ -77,8 +77,8 @@ class TokenPattern:
 
 
 def _row(parts: tuple[PatternPart, ...]) -> PatternPart:
-    """Joins elements to one element. A prefix of the sequence consists of its first elements and a prefix of the next
-    element."""
+    """Creates an element that matches the sequence of these elements. A prefix of the sequence consists of its first
+    elements and a prefix of the next element."""
     begun = "|".join("".join(part.whole for part in parts[:at]) + part.begun for at, part in enumerate(parts))
     begun = re.sub(r"\?P<\w+>", "?:", begun)  # a name may stand in a pattern only once
     return PatternPart("".join(part.whole for part in parts), f"(?:{begun})")

@@ -91,8 +91,8 @@ def reader_of(name: str) -> str | None:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Returns a pattern for leaks anywhere in a text, and a pattern for leaks at its beginning. The name of a match's
-    group is the name of the format."""
+    """Returns a pattern for markup anywhere in a text, and a pattern for markup at the beginning of a text. The name of
+    a match's group is the name of the dialect, with `_` instead of `-`."""
     leaks, heads = (
         "|".join(f"(?P<{name.replace('-', '_')}>{pattern})" for name, pattern in patterns.items())
         for patterns in (_LEAKS, _HEADS)

@@ -47,7 +47,8 @@ class MarkupDialect:
         return (delta,)
 
     def _draft_in_text(self, number: int, name: str, piece: str) -> None:
-        """Reports a piece of a tool call in text. Tool calls in reasoning have the first numbers."""
+        """Reports a piece of an incomplete tool call in the text. The numbers of these tool calls follow the numbers of
+        the tool calls in the reasoning."""
         if self._draft and not self._structured:
             self._draft(number + (len(self._thoughts.calls) if self._thoughts else 0), name, piece)
 

@@ -23,7 +23,7 @@ _DEEPEST = 64  # elements in elements
 
 @dataclass(slots=True)
 class _Element:
-    """An open element with its text, and its children as JSON text."""
+    """An element whose closing tag hasn't been parsed yet, with its text, and its closed children as JSON text."""
 
     name: str
     schema: Any

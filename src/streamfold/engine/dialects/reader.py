@@ -38,7 +38,7 @@ THINK = {"<think>": "</think>", "◁think▷": "◁/think▷"}
 
 
 class ReadResult(Enum):
-    """Says what a format did with the text after one of its markers."""
+    """The result of a format's attempt to parse the text after one of its markers."""
 
     CONSUMED = auto()  # it was structure
     PLAIN_TEXT = auto()  # it looked like a call, and is text, all of it
@@ -60,7 +60,8 @@ class MarkupFormat:
         think: the markers that open reasoning at the start of the message, with their closing markers.
         closers: the markers that close reasoning if the prompt has opened it. By default these are the closing markers
             in `think`.
-        prompted: additional opening markers that the model may repeat after the prompt has opened reasoning.
+        prompted: opening markers, besides those in `think`, that the model may repeat after the prompt has opened
+            reasoning, with their closing markers.
         framing: true if the format also marks where messages begin and end (Harmony). The reader then always parses it,
             even if the request allows no tool calls.
         tools: the schemas of the declared tools, by name.

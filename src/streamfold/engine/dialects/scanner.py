@@ -192,8 +192,9 @@ class Scanner(ABC):
         string. The scanner parses the text after that marker again. So a quoted marker does no harm, and an unclosed
         string can't hide the next tool call.
 
-        `_settled` is the position where the first search stopped. A search that begins earlier is inside the same
-        string. The second search continues at `_settled`, so that the time stays linear.
+        `_settled` is the position where the first search stopped. If the next search reaches an unclosed string before
+        this position, it is the same string. The next search then continues at `_settled`, so that the time stays
+        linear.
         """
         pieces: list[str] = []
         first = yield from self.span(NOT_SPACE, pieces.append)
@@ -236,8 +237,8 @@ class Scanner(ABC):
         return "".join(pieces[:number]).strip(), end
 
     def rewind(self, marker: str) -> str:
-        """Returns the text after the current marker to the input. If parsing the text again could take quadratic time,
-        returns the text to the caller instead."""
+        """Puts the text after the current marker back into the input, and returns "". If parsing the text again could
+        take quadratic time, leaves the input unchanged, and returns the text."""
         read = "".join(self._recorded or ())[len(marker) :]
         self._read_again += len(read)
         if self._read_again > 4 * self._position + 10_000:
@@ -246,7 +247,7 @@ class Scanner(ABC):
         return ""
 
     def put_back(self, text: str) -> None:
-        """Returns text to the input, so that the parser reads this text next."""
+        """Puts text back into the input, so that the parser reads this text next."""
         self._position -= len(text)
         if self._recorded is not None:
             recorded = "".join(self._recorded)

@@ -21,7 +21,8 @@ class Sections(MarkupFormat, ABC):
         section_ends: the markers that end a section.
         call_begins: the markers that begin a tool call.
         opening: the text that must follow the marker that begins a section, if the marker alone isn't enough.
-        divided: true if `opening` is part of the marker itself.
+        divided: true if the section's marker consists of the opener and `opening`, so that the opener alone doesn't
+            begin a section.
     """
 
     section_ends: ClassVar[tuple[str, ...]] = ()
@@ -68,6 +69,6 @@ class Sections(MarkupFormat, ABC):
     def call(self, text: MarkupReader, marker: str, *, alone: bool) -> Reading[str | None]:
         """Parses a tool call after its first marker.
 
-        Returns the marker that ended the tool call, or "" if the input ended. If the text isn't a tool call, returns
-        the text to the input, and None to the caller.
+        Returns the marker that ended the tool call, or "" if the input ended. If the text isn't a tool call, puts the
+        text back into the input, and returns None.
         """

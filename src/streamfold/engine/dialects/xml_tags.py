@@ -27,7 +27,7 @@ class _Tags(Sections):
         keys: the markers that open an argument, with their closing markers. The pattern `key` follows the opening
             marker.
         value_ends: additional markers that end an argument.
-        wholes: the markers of `keys` that precede one JSON object with all arguments.
+        wholes: the markers of `keys` that open one JSON object with all arguments, instead of a single argument.
         bodies: true if a JSON object may replace the arguments' tags.
         declared_alone: true if a tool call outside of a section counts only if its tool is declared.
     """
