@@ -1,7 +1,7 @@
 """The pytest plugin of streamfold: the fixtures `scripted` and `replay`.
 
-pytest imports this module in every run, wherever streamfold is installed. So it is outside of the package and imports
-nothing from it; only a test that uses a fixture does. `-p no:streamfold` switches the plugin off.
+pytest imports this module in every run, wherever streamfold is installed. So the module isn't part of the package
+`streamfold`, and imports this package only in tests that use a fixture. `-p no:streamfold` switches the plugin off.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fails a test that passed but did not use all turns of its scripts, or used its faults nowhere."""
+    """Fails a passed test that left turns of its scripts unused, or whose marker `streamfold_faults` had no effect."""
     yield
     if (scripts := item.stash.get(_scripted, None)) is not None:
         try:
@@ -76,7 +76,7 @@ def scripted(request: pytest.FixtureRequest) -> ScriptedFixture:
 def replay(request: pytest.FixtureRequest) -> Generator[ReplayFixture, None, None]:
     """Makes models that play recordings: `replay("kimi/parallel_calls", cuts="bytes:1")`.
 
-    With `provider="kimi:kimi-k2.6"` and `pytest --streamfold-record=once`, missing recordings are made. See
+    With the argument `provider="kimi:kimi-k2.6"`, `pytest --streamfold-record=once` makes missing recordings. See
     `streamfold.testing.ReplayFixture`.
     """
     from streamfold.testing import ReplayFixture

@@ -61,10 +61,10 @@ class Framing(Protocol):
 
     Attributes:
         invalid_utf8: the number of events so far that contained bytes which aren't UTF-8.
-        foreign: the beginning of the first text in another format, or "" if there is none.
+        foreign: the beginning of the first text that isn't in the format of the events, or "" if there is no such text.
 
-    A class for a binary format sets `is_binary = True`. A body that begins like JSON or markup is then not passed to
-    the class.
+    A class for a binary format sets `is_binary = True`. streamfold then parses a body that begins like JSON or markup
+    without this class.
     """
 
     invalid_utf8: int
@@ -73,8 +73,7 @@ class Framing(Protocol):
     def __init__(self, limits: Limits) -> None: ...
 
     def feed(self, data: bytes) -> Iterable[ServerSentEvent]:
-        """Returns the events that are complete with `data`. Raises ProtocolError if an event is larger than `limits`
-        allows."""
+        """Returns the events that `data` completes. Raises ProtocolError if an event is larger than `limits` allows."""
         ...
 
     def finish(self) -> ServerSentEvent | None:
@@ -86,7 +85,7 @@ class EndpointInfo(HostedEndpoint, Protocol):
     """Facts about a provider, for error messages. `Profile` implements this protocol."""
 
     def models_with(self, capability: str) -> Collection[str]:
-        """Returns the names of some of the provider's models that have this capability."""
+        """Returns the names of models that have this capability. The provider may have other such models."""
         ...
 
 
@@ -262,7 +261,8 @@ class Adapter(ABC):
         return HistoryRules()
 
     def emulated_capabilities(self, request: Request) -> Collection[str]:
-        """Returns the capabilities that the model lacks but `rewrite` can emulate, with a warning.
+        """Returns the capabilities that the request may use although the model lacks them. `rewrite` emulates these
+        capabilities, with a warning.
 
         If the request needs any other capability that the model lacks, streamfold raises ConfigError.
         """
@@ -295,8 +295,8 @@ class Adapter(ABC):
         """
 
     def instruction_count(self, request: Request) -> int:
-        """Returns the number of first messages that `encode` sends as instructions. A conversation that the provider
-        stores doesn't contain them."""
+        """Returns the number of messages at the beginning that `encode` sends as instructions. The provider doesn't
+        store these messages in a conversation."""
         return 0
 
     def grows(self, conversation_id: str) -> bool:
@@ -328,11 +328,11 @@ class Adapter(ABC):
         return {"Accept": accepted, "Content-Type": "application/json"}
 
     def continues(self, request: Request) -> Literal["exactly", "with_echo"] | None:
-        """Returns whether the server can continue the text of an incomplete last message.
+        """Returns how the server continues the text of an incomplete last message.
 
         Returns:
-            The value "exactly" if the response contains only the continuation, "with_echo" if the response may first
-                repeat the message's text, or None if the server can't continue a text.
+            "exactly" if the response contains only the continuation, "with_echo" if the response may first repeat the
+                message's text, or None if the server can't continue a text.
         """
         return None
 

@@ -104,7 +104,7 @@ class EncodingReport:
                 self.members.append(f"{where}.content[{at}].name")
 
     def add_extras(self, where: str, extras: Mapping[str, Any]) -> None:
-        """Records entries of `Message.extras` as not sent, with the kinds of hosted tools in them."""
+        """Records entries of `Message.extras` as not sent, and the kinds of hosted tools in each entry."""
         for name, value in extras.items():
             if name in RESPONSE_STATES:
                 continue  # this entry describes how a response ended

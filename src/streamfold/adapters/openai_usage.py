@@ -66,7 +66,7 @@ def tool_requests(usage: Mapping[str, Any]) -> Iterator[ToolRequests]:
 def _first_count(numbers: Mapping[str, Any], *names: str) -> int | None:
     """Returns the first count that isn't 0, or 0 if all counts are 0, or None if no field is a count.
 
-    Proxies that send the field names of both APIs set the names of one API to 0.
+    Some proxies send the fields of both APIs, and the fields of one API are then 0.
     """
     return next((found for name in names if (found := as_count(numbers.get(name)))), count_or_none(numbers, *names))
 
@@ -108,7 +108,8 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Returns the fields of a usage object and of the objects in its fields `details`, whose values take precedence."""
+    """Merges a usage object with the objects in its fields `details`. If several have a field, the first of `details`
+    wins."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

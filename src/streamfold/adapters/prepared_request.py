@@ -61,10 +61,10 @@ def deep_merged(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, 
 
 
 def encode_body(body: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[bytes, list[ReplyWarning]]:
-    """Encodes a request body as JSON. Returns a warning if a text contains half of a surrogate pair.
+    """Encodes a request body as JSON. Returns the JSON, and a warning if a text contains an unpaired surrogate.
 
     Args:
-        extra: the caller's `extra_body`. If an invalid value is from there, the error message says so.
+        extra: the caller's `extra_body`. If it contains the invalid value, the error message says so.
 
     Raises:
         ConfigError: JSON can't represent a value in the body. The error message contains the value's path.

@@ -135,6 +135,5 @@ def forward(model: ChatModel, arguments: ChatParams) -> ChatStream:
 
 
 def forward_source(model: ChatModel, arguments: ChatParams) -> ChunkSource:
-    """Returns the source of a wrapped model's chunks, so that the wrapping model can change the chunks. See
-    `forward`."""
+    """Returns the chunk source of a wrapped model. A model that changes the chunks wraps this source. See `forward`."""
     return forward(model, arguments).source

@@ -64,7 +64,8 @@ class ChatParams:
         *,
         stream: bool = True,
     ) -> Self:
-        """Parses the arguments of `chat_stream` or `chat`. Raises ConfigError if no provider accepts the arguments."""
+        """Parses the arguments of `chat_stream` or `chat`. Raises ConfigError for arguments that no provider
+        accepts."""
         check_stream(stream)
         options: dict[str, Any] = dict(given)
         model = options.pop("model", None)
@@ -102,8 +103,8 @@ _NONE = Options()
 
 
 class ChatModel(Protocol):
-    """The interface of all language models. `Provider`, `Fallback` and the test models are chat models, and any other
-    object with these four attributes and methods is a chat model too.
+    """The interface of all language models. `Provider`, `Fallback`, the test models and all other objects with `name`,
+    `chat_stream`, `chat` and `aclose` implement it.
 
     A model may also have the method `facts()` of `BaseChatModel`. Without `facts()`, prices and limits are unknown.
 

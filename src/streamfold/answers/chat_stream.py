@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AsyncContext:
-    """An async context manager. `with` raises an error that explains `async with`."""
+    """An async context manager. If a program uses `with`, the error message suggests `async with`."""
 
     if TYPE_CHECKING:
 
@@ -41,7 +41,7 @@ class AsyncContext:
 
 
 class AsyncIteration:
-    """An async iterator. `for` raises an error that explains `async for`."""
+    """An async iterator. If a program uses `for`, the error message suggests `async for`."""
 
     if not TYPE_CHECKING:
 
@@ -182,8 +182,8 @@ class ChatStream(AsyncIteration, AsyncContext):
                 stream.watch("files[].content", show)
                 async for chunk in stream: ...
 
-        `function` is called while your program reads the stream, in the order of the answer. Never run a partial value:
-        only the `ToolCall` on the last chunk is final.
+        streamfold calls `function` while your program reads the stream, with the values in the order of the complete
+        answer. Don't run a tool with partial values: only the `ToolCall` on the last chunk is final.
 
         Args:
             path: keys of JSON objects, with `[]` for every item of a list, `[0]` for the first item, and `*` for every
@@ -277,8 +277,8 @@ class ChatStream(AsyncIteration, AsyncContext):
 
         Fields that haven't arrived are None, strings may be incomplete, and no validator runs: see `Partial`. To save
         time, the method parses a text of more than 4096 characters again only when the text has grown by 1/32, and at
-        the end. If streamfold requested the answer as a tool call (quirk `response_format`), the answer arrives
-        complete, at the end.
+        the end. If streamfold requests the answer as a tool call (see the quirk `response_format`), the complete answer
+        arrives at the end.
 
         Args:
             model: the pydantic model that was passed as `response_format`.

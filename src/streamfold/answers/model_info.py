@@ -113,8 +113,8 @@ class ModelInfo:
     direct: DirectModel | None = None
 
     def endpoint_models(self, model: str | None) -> Iterator[tuple[BackendInfo, str | None]]:
-        """Yields each endpoint, and the name of the model to request from this endpoint. The name is None for the
-        configured model.
+        """Yields each endpoint with the name of the model to request there, or with None for the endpoint's configured
+        model.
 
         Args:
             model: the model that a request names. Only the first endpoint gets this model name.

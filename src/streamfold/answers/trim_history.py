@@ -79,7 +79,7 @@ def _removable(messages: Sequence[Message]) -> list[list[Message]]:
     """Returns the groups of messages that `trim_history` may remove, oldest first.
 
     Before the last user message, a group is a user message with its answer. After the last user message, a group is an
-    assistant message with its tool results. The result doesn't contain the last group, and the group with the newest
+    assistant message with its tool results. The result contains neither the last group nor the group with the newest
     compaction.
     """
     talk = [message for message in messages if message.role not in INSTRUCTION_ROLES]

@@ -150,7 +150,7 @@ def record(
     """Send a question to a model, stream the answer, and record it.
 
     The recording contains no secrets, and replaces an older recording with the same name. The request is never retried.
-    A failed answer is saved, but never over an existing recording.
+    A failed answer is saved too, but never replaces an existing recording.
     """
     with reported_errors(as_json, ERROR_LINE):
         options, messages = _options(tool_choice, temperature, max_output_tokens), _messages(prompt, system_prompt)

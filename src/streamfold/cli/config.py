@@ -114,8 +114,8 @@ def check(
 
 @app.command()
 def path(file: File = None) -> None:
-    """Print where the configuration file is searched, and which file is used. The exit code is 1 if the file that you
-    named is missing.
+    """Print the paths at which streamfold looks for a configuration file, and which file it uses. The exit code is 1 if
+    the file that you named is missing.
     """
     looked_in = search_locations(file)
     used = next((place for place in looked_in if place.exists), None)

@@ -1,4 +1,4 @@
-"""Prints chunks as text on a terminal or a pipe, or as lines of JSON."""
+"""Prints the chunks of an answer, as text or as lines of JSON."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class TextRenderer:
     """Prints text as it arrives, reasoning in a dim colour, and tool calls at the end.
 
     Args:
-        answer: the output for the answer. A pipe gets the model's unchanged text and a final line end.
-        aside: the output for reasoning, token counts and warnings: the terminal, or standard error if the answer goes
-            to a pipe.
+        answer: the console for the answer. A pipe gets the model's unchanged text and a final line end.
+        aside: the console for reasoning, token counts and warnings. It may be the same as `answer`.
     """
 
     def __init__(self, answer: Console, aside: Console) -> None:

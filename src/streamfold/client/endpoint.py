@@ -47,8 +47,8 @@ _owner: ContextVar[str] = ContextVar("streamfold_owner", default="")
 
 @contextmanager
 def requests_of(owner: str) -> Iterator[None]:
-    """Sets the owner of all requests that are prepared inside the block. If a server rejects an option, streamfold
-    remembers the rejection only for requests of the same owner.
+    """Sets the owner of all requests that the program prepares inside the `with` block. If a server rejects an option,
+    streamfold remembers the rejection only for requests of the same owner.
 
     Args:
         owner: the name of a user or tenant, such as the id of a gateway key. With "", requests with the same API key

@@ -71,9 +71,9 @@ class FallbackPolicy:
 
     @contextmanager
     def probing(self, position: int) -> Iterator[None]:
-        """Returns a context manager for a request to the model at this position.
+        """Encloses a request to the model at this position.
 
-        If the model has failed before, other requests skip it until the block ends.
+        If the model has failed before, other requests skip it until the `with` block ends.
         """
         cooldown = self._cooling_down.get(position)
         if cooldown is not None:

@@ -72,8 +72,8 @@ class AnswerReader:
 
     Args:
         tap: a function that is called with each piece of the response body, or None.
-        received: a list that collects the response body of a later part until `continue_answer` is called; None for the
-            first part.
+        received: None for the first part of an answer. For a later part, a list that collects the response body until
+            `continue_answer` is called.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class AnswerReader:
 
     async def drain(self) -> None:
         """Reads the bytes that follow the end of the answer. Does nothing if the decoder ended the answer at a stop
-        text.
+        sequence.
         """
         if not self.decoder.stopped:
             await self._exchange.drain()

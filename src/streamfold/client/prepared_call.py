@@ -76,9 +76,9 @@ class PreparedCall:
     Attributes:
         request: the request with the endpoint's default options, including options that the server has rejected.
         owner: the owner under whose name streamfold remembers rejected options; see `requests_of`.
-        known: the changes to options after the server rejected earlier requests.
-        served: the model's adapter and settings on the API that the request is sent to.
-        learned: the changes to options after the server rejected this request.
+        known: the restrictions that streamfold remembers from rejections of earlier requests.
+        served: the model's adapter and settings, for the API to which the request is sent.
+        learned: the restrictions from rejections of this request.
         rejections: the number of times the server rejected a part of this request.
         sent: the request in the format of the API.
         prefix_warnings: warnings about the prompt cache.

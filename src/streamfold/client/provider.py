@@ -172,8 +172,8 @@ class Provider(BaseChatModel):
         """Returns the capabilities of a model at this endpoint. Each capability is "yes", "no" or "unknown".
 
         Args:
-            model: the model's name. The default is the configured model. Without either, only the capabilities that all
-                models of the endpoint share are known.
+            model: the model's name. The default is the configured model. If no model is configured, only the
+                capabilities that all models of the endpoint share are known.
 
         Raises:
             NotConfiguredError: the configured model refers to an environment variable that is not set.

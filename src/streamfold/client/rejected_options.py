@@ -98,8 +98,8 @@ class OptionRestriction:
 def option_restriction(
     meaning: ErrorClassification, message: str, sent: Request, body: Mapping[str, Any]
 ) -> OptionRestriction | None:
-    """Returns how to send the rejected option again, or None if the server rejected something that streamfold must not
-    change.
+    """Returns how to change the rejected option in the next request, or None if the server rejected something that
+    streamfold must not change.
 
     streamfold never changes messages, tools, the response format, `extra_body`, or an option that wasn't sent.
 
@@ -238,7 +238,7 @@ _SWITCHES = ("parallel_tool_calls", "reasoning_effort")
 
 
 def combination_of(request: Request) -> Combination:
-    """Returns the names of all options in a request, with the values of options such as `reasoning_effort`. Options
+    """Returns the names of all options in a request. Some, such as `reasoning_effort`, have their values too. Options
     that the server has rejected are included.
     """
     options = request.options
@@ -263,8 +263,8 @@ class RefusedTurn(NamedTuple):
 
     Attributes:
         why: the server's error message.
-        left_out: True to send the turn without its reasoning. False to send a request that allows the server to drop
-            reasoning that it can't read.
+        left_out: True to send the turn without its reasoning. False to send the turn with its reasoning, and to allow
+            the server to ignore reasoning that it can't read.
     """
 
     why: str
@@ -363,8 +363,8 @@ class RestrictionCache:
     def add_learned(self, request: Request, owner: str, learned: Restrictions) -> None:
         """Remembers the restrictions that a request needed before the server accepted it.
 
-        A restriction of an option applies to requests with at least the same options. Other restrictions apply to all
-        requests to the model.
+        A restriction of an option applies to later requests that have all options of this request. Other restrictions
+        apply to all requests to the model.
 
         Args:
             request: the request before rejected options were left out.

@@ -49,7 +49,7 @@ class PackageTable(Table):
     """
 
     def problems(self, unknown: Callable[[str], str | None]) -> Iterator[tuple[KeyPath, str]]:
-        """Yields the path of the key and a message for each additional problem that `streamfold config check` reports.
+        """Yields additional problems for `streamfold config check` to report, each as the path of a key and a message.
 
         Args:
             unknown: a function that returns an error message for an unknown provider name, or None for a known name.

@@ -201,7 +201,7 @@ def configured_budgets(config: Config) -> list[Budget]:
 
 
 def stores_in_process(config: Config) -> list[str]:
-    """Returns the keys in the file whose stores are in memory. Such a store loses its contents when the process
+    """Returns the keys in the file that select a store in memory. Such a store loses its contents when the process
     ends.
     """
     settings = config.checked[0]

@@ -116,8 +116,8 @@ class Layer:
         return self.file.place((*self.table, *path)) if self.file else self.origin
 
     def mistake(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns the line number of a setting, and `text` after the setting's source and key. The setting may be
-        missing in this layer.
+        """Describes a mistake: returns the setting's line number, and a message that consists of the setting's source,
+        its key and `text`. The setting may be missing in this layer.
         """
         key = (*self.table, *path)
         line = self.file.line(key) if self.file else 0
@@ -149,7 +149,8 @@ class MergedSettings:
         return None
 
     def locate(self, path: KeyPath, text: str) -> tuple[int, str]:
-        """Returns the line number of a setting, and `text` after the setting's source and key."""
+        """Describes a mistake: returns the setting's line number, and a message with the setting's source, its key and
+        `text`."""
         top = next((layer for layer in reversed(self.layers) if layer.file), self.layers[-1])
         layer, own = self.origin(path) or (top, path)
         return layer.mistake(own, text)

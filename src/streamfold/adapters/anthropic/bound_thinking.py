@@ -5,9 +5,9 @@ refuses a request in which something else precedes the block. streamfold stores 
 `Message.prefix`, and compares this digest with the prefix in later requests. If streamfold leaves thinking out, a
 warning names the change.
 
-The order of tools, tools that are loaded later, cache marks and thinking are not part of a prefix. A thinking block is
-also bound to the thinking block before it. So streamfold can leave out the first or the last thinking blocks of a
-conversation, but none in the middle.
+A prefix doesn't include the order of the tools, tools with `defer_loading`, cache marks and thinking. A thinking block
+is also bound to the thinking block before it. So streamfold leaves out thinking blocks only before the first and after
+the last thinking block that it sends.
 https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 """
 
@@ -123,8 +123,8 @@ def _change(made: Prefix, now: Prefix, between: str) -> str:
 
 
 def _prefixes(messages: Sequence[Mapping[str, Any]]) -> dict[int | None, str]:
-    """Returns a digest of the content before each block of an assistant message, by Python's `id()` of the block. The
-    key None has the digest of all messages, the prefix of the response."""
+    """Maps the Python `id()` of each block in assistant messages to a digest of the content before the block. Maps None
+    to the digest of all messages, which is the prefix of the response."""
     found: dict[int | None, str] = {}
     running = blake2b(digest_size=9)
     for turn in messages:

@@ -114,8 +114,8 @@ class AnthropicEventReader:
         return out
 
     def _message(self, message: dict[str, Any], out: list[Delta]) -> None:
-        """Converts a complete message, or the message in the event `message_start`. This event has content only if the
-        response continues a tool call of the model's own code (programmatic tool calling)."""
+        """Converts a complete message, or the message in the event `message_start`. This event has content only in
+        programmatic tool calling, if the response continues after tool calls that the model's code has made."""
         out.append(Meta(message.get("id"), message.get("model")))
         blocks = message.get("content") or []
         if not isinstance(blocks, list):

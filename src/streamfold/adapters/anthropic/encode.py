@@ -187,11 +187,11 @@ def _thinking(request: Request, quirks: AnthropicQuirks, max_tokens: int) -> dic
 
 
 def _with_thinking_details(body: Mapping[str, Any], extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the caller's `extra_body`. If its field `thinking` has no `type`, this field is merged with the body's
-    field `thinking`, or left out if the model doesn't think.
+    """Returns the caller's `extra_body`. If its field `thinking` has no `type`, streamfold merges this field with the
+    body's field `thinking`. If the body doesn't turn thinking on, streamfold leaves the caller's field out.
 
-    The caller's `budget_tokens` is sent only if the model thinks with a token budget, and if `budget_tokens` is below
-    `max_tokens`.
+    The caller's `budget_tokens` is sent only if the model thinks with a token budget, and if the value is at least 1024
+    and below `max_tokens`.
     """
     said, thinking = extra.get("thinking"), body.get("thinking", {})
     if not isinstance(said, Mapping) or "type" in said:
@@ -392,8 +392,8 @@ def assistant_blocks(
     quirks: AnthropicQuirks,
     report: EncodingReport,
 ) -> Iterator[dict[str, Any]]:
-    """Yields the content blocks of an assistant message. These are the original blocks if this endpoint wrote the
-    message and the program hasn't changed it."""
+    """Yields the content blocks of an assistant message. If this endpoint wrote the message and the program hasn't
+    changed it, the blocks are those of the original response."""
     required = quirks.thinking_history == "required"
     original = original_payload(message, request)
     if original is not None:

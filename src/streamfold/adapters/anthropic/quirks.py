@@ -21,17 +21,18 @@ class AnthropicQuirks:
         betas: values that every request sends in the header `anthropic-beta`.
         max_tokens: the value of the required field `max_tokens` if a request doesn't have the option
             `max_output_tokens`. With None, the model's maximum is sent.
-        thinking: how a request turns on thinking, if this differs from the facts about the model. The values are
-            "manual" (with a token budget), "adaptive" (the model decides how much it thinks), "always" (adaptive, and
-            can't be turned off) or "never".
+        thinking: how a request turns on thinking. With None, `families.toml` decides this by the model's name. The
+            values are "manual" (with a token budget), "adaptive" (the model decides how much it thinks), "always"
+            (adaptive, and can't be turned off) or "never".
         efforts: the model's effort levels, from the lowest to the highest. If empty, thinking can only be turned on or
             off.
         sampling: True if the server accepts `temperature` and `top_p` while the model thinks.
         effort_grades: True if requests contain the effort level in `output_config.effort`. With False, requests only
             turn thinking on or off. https://docs.anthropic.com/en/docs/build-with-claude/effort
-        thinking_history: which thinking of earlier responses a request contains. With "signed", it contains only
-            thinking with a signature, because Anthropic checks signatures. Use "required" if the server refuses an
-            assistant message with tool calls but without thinking (DeepSeek, Kimi).
+        thinking_history: how requests contain the thinking of earlier responses. With "signed", they contain only
+            thinking with a signature, because Anthropic checks signatures. With "required", they contain all thinking,
+            and streamfold adds empty thinking to tool calls that have none, because the server would refuse them
+            (DeepSeek, Kimi).
         inline_system: True if the server accepts system messages inside the conversation (Claude Opus 4.8 and later).
         prefill: True if the model can continue an assistant message at the end of a request. Claude Opus 4.6 and later
             refuse such requests.

@@ -153,7 +153,7 @@ class BaseBatchAPI(ABC):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def group(self, prepared: PreparedRequest) -> str:
-        """Returns a text that two requests have in common if one batch may contain both."""
+        """Returns a request's group. All requests in a batch must have the same group."""
         return prepared.request.model
 
     @abstractmethod

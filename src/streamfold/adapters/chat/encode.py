@@ -230,7 +230,7 @@ class ChatRequestWriter:
         return out
 
     def _part(self, part: Any, where: str) -> dict[str, Any]:
-        """Converts a content part to the format of Chat Completions. The fields of a dict stay unchanged."""
+        """Converts a content part to the format of Chat Completions. A dict is sent unchanged."""
         match part:
             case TextPart(text):
                 return {"type": "text", "text": text}

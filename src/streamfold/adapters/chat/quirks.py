@@ -74,8 +74,8 @@ class ChatQuirks:
         empty_turns: True if the server accepts empty user and system messages. With False, streamfold raises
             ConfigError for an empty message.
         seed_field: the name of the field for the seed.
-        stop_max: the largest number of stop sequences that the server accepts. At the other stop sequences, streamfold
-            itself ends the response.
+        stop_max: the largest number of stop sequences that the server accepts. If a request has more, streamfold itself
+            ends the response at the others.
         says_json: True if the server refuses JSON mode unless a message contains the word "json" (OpenAI, Azure,
             DashScope).
         call_ids: the format of tool call ids that the server accepts. Mistral accepts only nine letters and digits.

@@ -15,8 +15,8 @@ class GeminiQuirks:
     Attributes:
         schemas: the format in which requests send JSON schemas: "json" for JSON Schema (`parametersJsonSchema`), or
             "openapi" for the subset in `parameters`, which older proxies and models require.
-        thinking: how requests control thinking, if this differs from the facts about the model. The values are
-            "level", "budget" (a number of tokens) and "never".
+        thinking: how requests control thinking. With None, `families.toml` decides this by the model's name. The values
+            are "level", "budget" (a number of tokens) and "never".
         levels: the model's thinking levels, from the lowest to the highest.
         budget: the minimum and the maximum thinking budget, in tokens.
         can_stop_thinking: True if the model accepts a thinking budget of 0.
@@ -25,9 +25,9 @@ class GeminiQuirks:
         result_images: True if a tool result may contain images (Gemini 3). With False, streamfold sends these images in
             a user message after the result.
         json_with_tools: True if a request may ask for JSON output and also declare tools (Gemini 3).
-        mixed_tools: "declared" if a request with both functions and hosted tools needs the field
-            `includeServerSideToolInvocations` (Gemini 3), "plain" if it doesn't (Vertex AI), or "refused" if the model
-            doesn't accept such a request (older models).
+        mixed_tools: how a request contains both functions and hosted tools. With "declared" (Gemini 3), it also needs
+            the field `includeServerSideToolInvocations`. With "plain" (Vertex AI), it needs no such field. With
+            "refused" (older models), a request can't contain both.
             https://ai.google.dev/gemini-api/docs/tool-combination
         system_instruction: True if the model supports system messages. Gemma models don't.
         call_ids: True if requests may contain tool call ids. Vertex AI refuses these ids for models before Gemini 3.

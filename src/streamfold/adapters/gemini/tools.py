@@ -56,8 +56,9 @@ def _function(tool: Tool, quirks: GeminiQuirks) -> dict[str, Any]:
 
 
 def mixes_tools(request: Request, quirks: GeminiQuirks) -> bool:
-    """Returns True if a request needs the field `includeServerSideToolInvocations`, because it or an earlier request of
-    the conversation has both hosted tools and functions: https://ai.google.dev/gemini-api/docs/tool-combination
+    """Returns True if a request needs the field `includeServerSideToolInvocations`: if it has both hosted tools and
+    functions, or if an earlier response contains a hosted tool's call.
+    https://ai.google.dev/gemini-api/docs/tool-combination
 
     Raises:
         ConfigError: the model doesn't support hosted tools together with functions.

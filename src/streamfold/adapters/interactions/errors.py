@@ -32,7 +32,7 @@ def read_interactions_error(body: Any, status: int | None = None) -> ErrorInfo:
 
 
 def failed_interaction(interaction: Mapping[str, Any]) -> ErrorInfo:
-    """Returns the error of a failed interaction, from its field `error`, the first entry of `errors`, or one of its
+    """Returns the first error that a failed interaction contains: in its field `error`, in its list `errors`, or in its
     steps."""
     steps = interaction.get("steps")
     said = [interaction.get("error"), interaction.get("errors")]

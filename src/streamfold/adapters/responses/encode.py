@@ -157,8 +157,8 @@ def original_payload(message: Message, *, stored: bool) -> list[dict[str, Any]] 
     """Returns the output items of an assistant message as the API sent them, or None if the message was changed.
 
     The items keep their order, because the API requires that each reasoning item is followed by the same item as in the
-    response (openai/codex#1240). Also returns None if the items contain other tool calls than the message. The tool
-    calls of a truncated response aren't delivered, and the API refuses tool calls without results.
+    response (openai/codex#1240). Also returns None if the tool calls in the items differ from those of the message. The
+    tool calls of a truncated response aren't delivered, and the API refuses tool calls without results.
     """
     items = message.extras.get("output")
     if not isinstance(items, list) or not items or not all(isinstance(item, Mapping) for item in items):

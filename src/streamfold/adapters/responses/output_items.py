@@ -155,8 +155,8 @@ def _whole_output(items: list[dict[str, Any]], out: list[Delta]) -> None:
 
 
 def _end(response: dict[str, Any], said: str, items: list[dict[str, Any]]) -> Finish | Failure | None:
-    """Returns how the response ended. If the event's name and the response have different statuses, the worse status is
-    used, because the mock server aimock names every event "completed"."""
+    """Returns how the response ended. If the event's name contradicts the response's status, an error or an incomplete
+    end takes precedence, because the mock server aimock names every event "completed"."""
     status = str_or_none(response.get("status"))
     word_for_it = next((end for end in _ENDS if end in (said, status)), status)
     details = response.get("incomplete_details")
