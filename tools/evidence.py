@@ -426,12 +426,12 @@ GENERATORS = {
     "tests/generated/test_partial_generated.py": "partial values of structured outputs, of every length",
     "tests/generated/test_refusals_generated.py": "requests after a server has rejected a conversation or a schema",
     "tests/generated/test_special_tokens_generated.py": "user messages that contain special tokens of models",
-    "tests/limits/test_model.py": "operations of several rate limiters on one store, compared with simple code",
+    "tests/limits/test_model.py": "operations of rate limiters on one store, compared with a simpler implementation",
     "packages/gateway/tests/test_gateway_answers_generated.py": "answers that the gateway converts between APIs",
     "packages/repair/tests/test_fuzz_writers.py": "answers that `RepairTransport` forwards or rewrites",
     "packages/repair/tests/test_mixed_items.py": "answers with many kinds of content, rewritten by `RepairTransport`",
     "packages/repair/tests/test_made_hosted.py": "answers with tools that a server ran, rewritten by `RepairTransport`",
-    "packages/integrations/tests/test_conversations_apart.py": "conversations through LangChain and pydantic-ai",
+    "packages/integrations/tests/test_conversations_apart.py": "several users' chats through the AI SDK and AG-UI",
 }
 _CASES = re.compile(r"(?:range\(|max_examples=|CASES = |, )(?:scale\.)?(pick|examples)\(([\d_]+)(?:, ([\d_]+))?")
 
@@ -578,8 +578,9 @@ corpus, which isn't in the repository.
 _MISSING = """\
 ## What is missing
 
-- **Recordings of hosted providers by this project.** Other projects recorded the streams of hosted providers, or we
-  wrote them from documentation. `nox -s live` records a conversation from each provider whose API key is set.
+- **Recordings of hosted providers by this project.** The tests use streams that other projects recorded, and
+  streams that we wrote from documentation. `nox -s live` records a conversation from each provider whose API key is
+  set.
 - **Experience from production.** streamfold is alpha, and we know of no production use.
 - **Tests on a GPU.** The tests use recordings, parsers (`nox -s parsers`) and chat templates of vLLM and SGLang, but
   don't run these servers. They run llama.cpp's server with a tiny model.

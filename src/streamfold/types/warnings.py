@@ -31,10 +31,10 @@ WarningCode = Literal[
     "unfinished_markup",  # the answer ended inside a tool call that the model wrote as text
     "markup_dropped",  # tool calls that the model wrote as text are not delivered; the detail says why
     # the request
-    "forced_choice_dropped",  # the model does not accept a forced tool choice, or only without thinking; "auto" is sent
-    "tool_choice_changed",  # the tool choice was replaced: tools that may not be chosen were left out of the request
+    "forced_choice_dropped",  # the model does not accept a forced tool choice, at least while it thinks; "auto" is sent
+    "tool_choice_changed",  # the API does not support the tool choice; the tools that the choice excludes were left out
     "option_dropped",  # an option was not sent, because the server or the model does not accept it
-    "option_changed",  # an option was sent with another value; the detail says which
+    "option_changed",  # an option was sent with another value; the detail explains the change
     "model_retires",  # the model is retired, or will be within 60 days; the detail has the date
     "api_changed",  # the request was sent to the provider's other API, because only that API serves the model
     "option_emulated",  # the model does not support an option; streamfold emulates it, as the detail says
@@ -43,7 +43,7 @@ WarningCode = Literal[
     "response_format_changed",  # the response format was requested in another way, such as by a tool call
     "tool_dropped",  # the provider does not support this hosted tool; the model was not offered it
     "tool_renamed",  # the provider does not accept the name of a tool; your program still sees the original name
-    "cache_prefix_changed",  # the text before a cache mark differs from that of the last request, so the cache misses
+    "cache_prefix_changed",  # the text before a cache mark has changed since the last request; the cache ends there
     # the conversation
     # `repair_history` dropped, moved or added a message, or changed an id; the detail says which
     "history_repaired",
@@ -61,7 +61,7 @@ WarningCode = Literal[
     "usage_invalid",  # a token count or a cost is negative, not finite, too large or not a number; it is not counted
     "usage_estimated",  # the server reported no tokens, so the budget was charged an estimate
     "input_maybe_truncated",  # the provider counted less than half of the expected input tokens
-    "text_mismatch",  # the server sent a text in pieces and again as a whole, and the two differ; the pieces count
+    "text_mismatch",  # the server sent a text in pieces and as a whole, and the two differ; `reply.text` has the pieces
     "repeated_event",  # an SSE event came twice, as when a stream is resumed; the second one is ignored
     "missing_event",  # the sequence numbers of the SSE events have a gap
     "extra_choice",  # the server sent more than one choice; only the first one is read

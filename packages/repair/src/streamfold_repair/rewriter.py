@@ -28,7 +28,7 @@ class StreamRewriter:
 
     Attributes:
         error: the error of a failed response; None otherwise.
-        left: the text that `close` returned before the error of a failed response.
+        left: if `close` returned an error event, the bytes that it returned before this event.
 
     >>> from streamfold.serving import ChatSerializer
     >>> rewriter = StreamRewriter("chat", ChatSerializer(id="", model=""))

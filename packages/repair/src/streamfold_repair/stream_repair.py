@@ -265,7 +265,7 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Filters bytes that follow the end of the response. Returns the bytes to forward to the client."""
+        """Returns the bytes after the end of the response that are forwarded to the client; drops the others."""
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:

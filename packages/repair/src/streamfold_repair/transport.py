@@ -93,7 +93,7 @@ class BaseRepairTransport:
             self._transport.close()
 
     def _details(self, request: Any, response: Any) -> _RequestDetails | None:
-        """Returns what the repair must know about a request, or None if the response to it isn't repaired."""
+        """Returns the details of a request that its repair needs, or None if its response must not be repaired."""
         is_model = request.method == "POST" and response.status_code == 200
         api = self._repairs.api(request.url.path) if is_model else None
         body = _json_body(request) if api else None

@@ -113,8 +113,9 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         return self._added[output] in (None, payload.get("item_id"))
 
     def _has_told(self, output: Any, arguments: Any) -> bool:
-        """Returns True if the server has sent a tool call's arguments as deltas, because some clients read only these
-        (fixtures/responses/no_deltas). If another item is open, such clients fail in any case."""
+        """Returns False if clients that read arguments only from deltas would miss these arguments, because the server
+        sent no deltas (fixtures/responses/no_deltas). Returns True if another item is open, because such clients then
+        fail even with deltas."""
         return arguments in (None, "", "{}") or output in self._told or bool(self._unended - {output})
 
     def advance_past(self, payload: Any) -> bytes | None:
@@ -273,7 +274,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().finish_item(index, item)
 
     def _add_members(self, index: int, item: dict[str, Any]) -> None:
-        """Adds the fields of the server's item to the written item, except for the text."""
+        """Copies all fields except the text from the server's item to the patcher's item."""
         said = self._items.get(str(item.get("id", ""))) or self._items.get(str(item.get("call_id", "")))
         said = said or self._nameless(index, item)
         if said is None or said["type"] != item.get("type"):
@@ -284,7 +285,7 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
                 item[name] = said[name]  # with log probabilities, citations and other fields of its parts
 
     def _nameless(self, index: int, item: dict[str, Any]) -> dict[str, Any] | None:
-        """Finds the server's item for a written item without an id, by its text and, if known, by its position."""
+        """Finds the server's item that has the text and, if known, the position of the patcher's item."""
         alike = {
             place: said
             for place, said in self._items.items()
@@ -307,8 +308,8 @@ class ResponsesStreamPatcher(ResponsesSerializer, StreamPatcher):
         super().write_event(kind, **members)
 
     def write_extra(self, name: str, value: Any) -> None:
-        """Writes an event of the server, or an item that only the final list contains. Ignores other `ExtraPart`s,
-        which were written with the server's events."""
+        """Writes an event of the server, or an item that the server sent only in the final response. Ignores other
+        `ExtraPart`s, which were written with the server's events."""
         if name == UNMODELLED:
             self._place_event(value)
         elif name == "output" and _kind(value) not in _WRITTEN_ITEMS:
