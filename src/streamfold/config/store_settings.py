@@ -62,8 +62,8 @@ def is_shared_store(where: str) -> bool:
 
 
 def store_url(where: str, what: str = "memory") -> str:
-    """Replaces environment variables in a store's URL by their values. Raises NotConfiguredError if a variable
-    isn't set.
+    """Replaces environment variables in a store's URL with their values. Raises NotConfiguredError if a variable isn't
+    set.
     """
     return expand_variables(where, lambda variable: variable_value(variable, what))
 

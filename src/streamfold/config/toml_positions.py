@@ -41,7 +41,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _with_lines_as_values(text: str) -> str:
-    """Replaces each value in a TOML text by its line number. Inserts the line number of each table and list as its
+    """Replaces each value in a TOML text with its line number. Inserts the line number of each table and list as its
     first item.
     """
     line, header, is_value = 1, 0, False

@@ -151,7 +151,7 @@ def parse_values(text: str) -> list[tuple[Any, str]]:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Replaces NaN and Infinity by None. Returns the same object if it contains neither.
+    """Replaces NaN and Infinity with None. Returns the same object if it contains neither.
 
     >>> replace_non_finite({"score": float("nan"), "of": [1, float("inf")]})
     {'score': None, 'of': [1, None]}

@@ -226,7 +226,7 @@ def _is_usual(head: bytes) -> bool:
 
 
 def guard_connections(transport: Any, httpcore: Any, verify: ssl.SSLContext, *, http2: bool, proxy: str | None) -> None:
-    """Replaces the connection pool of an httpx or httpx2 transport by a pool that reuses only silent connections.
+    """Replaces the connection pool of an httpx or httpx2 transport with a pool that reuses only silent connections.
 
     The number of connections in the pool isn't limited.
 

@@ -194,7 +194,7 @@ def stop_signals(shared: Path) -> int:
 
 
 class OneLine(logging.Filter):
-    """Escapes line ends and control characters in log messages, which may quote clients and providers."""
+    """Escapes line ends and control characters in log messages, which may contain text from clients and providers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = one_line(record.getMessage()), ()

@@ -77,6 +77,6 @@ def _places(model: ChatModel) -> dict[str, tuple[str, Mapping[str, str | None]]]
 
 
 def token_details(usage: Usage) -> dict[str, int]:
-    """Returns the token counts that the server sent for audio, predictions, reasoning and other kinds."""
+    """Returns the server's token counts for reasoning, audio, predictions and other kinds of tokens."""
     reasoning = {} if usage.reasoning_tokens is None else {"reasoning_tokens": usage.reasoning_tokens}
     return {**reasoning, **usage.details}

@@ -270,8 +270,8 @@ def without_provider_approvals(messages: Iterable[Message], *, keep_last: bool =
     approved tool calls stay in the conversation.
 
     Args:
-        keep_last: true: keep the tool calls of the last response that need approval, without results, so that the user
-            can decide about them.
+        keep_last: true: keep the tool calls of the last response that need approval, so that the user can decide about
+            them. Their results are removed.
     """
     given = list(messages)
     last = max((at for at, message in enumerate(given) if message.role != "tool"), default=-1) if keep_last else -1
@@ -313,7 +313,7 @@ def client_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
-    """Returns the tool calls of the last response by their ids. The conversation may contain their results."""
+    """Returns the tool calls of the last response, by tool call id. The conversation may contain their results."""
     for message in reversed(messages):
         if message.role != "tool":
             return {call.id: call for call in message.tool_calls}

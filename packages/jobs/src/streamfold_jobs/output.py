@@ -29,8 +29,8 @@ def check_output(path: str | os.PathLike[str]) -> None:
 
 
 def export(ledgers: Iterable[Ledger], path: str | os.PathLike[str], *, whole: bool = False) -> int:
-    """Writes the answers and errors of a job's shards to a file, in the order of the rows. Returns the number of
-    answers and errors.
+    """Writes the answers and errors of a job's shards to a file, in the order of the rows. Returns how many answers and
+    errors it has written.
 
     The file has a temporary name until it is complete, so that other programs never read an incomplete file.
 

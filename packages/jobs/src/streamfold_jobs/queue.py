@@ -262,7 +262,9 @@ class JobBudget:
 
     @property
     def spent(self) -> Decimal:
-        """The cost of all answers so far. An answer whose cost is unknown counts as an average answer."""
+        """The cost of all answers so far. For an answer with an unknown cost, it includes the average cost of the
+        others.
+        """
         return self._counted + self._average * self._summary.unpriced
 
     @property

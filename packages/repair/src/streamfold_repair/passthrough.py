@@ -169,7 +169,8 @@ class Passthrough(ReplyWriter):
 
     def _has_said(self, reply: Reply) -> bool:
         """Returns True if the server's events contained the same tool calls as the reply. Ignores a truncated tool call
-        if clients recognize it as truncated."""
+        that the reply doesn't contain, if clients recognize that it is truncated.
+        """
         read = [(call.name, call.raw_arguments.strip() or "{}") for call in reply.tool_calls if call.kind == "function"]
         others = []
         for text_field in self._calls:
@@ -335,7 +336,7 @@ class Passthrough(ReplyWriter):
         return b"" if self.passes else self._patcher.finish()
 
     def release(self) -> bytes:
-        """Returns no bytes before the first repair. `break_off` returns the delayed events."""
+        """Returns no bytes until an event has needed repair. `break_off` returns the delayed events."""
         return b"" if self.passes else self._patcher.release()
 
     def forward(self, raw: bytes) -> bytes:

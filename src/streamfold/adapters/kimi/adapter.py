@@ -174,7 +174,7 @@ class KimiAdapter(ChatAdapter):
 
 
 def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> None:
-    """Replaces tool call ids by ids in the model's own format.
+    """Replaces tool call ids with ids in the model's own format.
 
     The model imitates the conversation's earlier ids in its next tool call. Servers read the function's name from this
     id, and fail if it has another format (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th

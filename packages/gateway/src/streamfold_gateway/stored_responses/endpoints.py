@@ -1,6 +1,6 @@
 """HTTP endpoints for stored responses: https://platform.openai.com/docs/api-reference/responses.
 
-The endpoint for new responses replaces each reference in a request by stored items, and then handles the request like
+The endpoint for new responses replaces each reference in a request with stored items, and then handles the request like
 any other.
 """
 
@@ -115,7 +115,7 @@ class StoredResponses:
             await self._handler.reply(incoming, body)
 
     async def _expand(self, incoming: IncomingRequest, body: RequestBody) -> tuple[list[Any], str]:
-        """Replaces the references in a request's body by the stored items that they name.
+        """Replaces the references in a request's body with the stored items that they name.
 
         Returns:
             The input items of the request itself, and the end user that it names.

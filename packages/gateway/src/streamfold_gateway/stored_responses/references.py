@@ -1,6 +1,4 @@
-"""Replaces the references in a request by stored items. A reference is a `previous_response_id` or an item
-reference.
-"""
+"""Replaces the references in a request with stored items: each `previous_response_id` and each item reference."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def listed_item(item: Any, item_id: str) -> dict[str, Any]:
 
 
 class ReferenceResolver:
-    """Reads the stored items to which a client's requests refer.
+    """Reads the stored items that a client's requests refer to.
 
     Args:
         owner: the id of the client's key.

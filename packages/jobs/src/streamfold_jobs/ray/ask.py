@@ -71,8 +71,8 @@ class Ask:
         options: options for all rows; see `chat_stream`. Options in a row take precedence.
 
     Raises:
-        ConfigError: a setting is invalid or contains an API key. Mistakes in the provider's settings are raised at the
-            first batch.
+        ConfigError: a setting is invalid or contains an API key. `Ask` checks the provider's settings at the first
+            batch.
     """
 
     def __init__(
@@ -318,7 +318,7 @@ def _first(checks: Sequence[Check]) -> Check | None:
 
 
 def _check_no_secrets(settings: AskSettings) -> None:
-    """Raises ConfigError if an API key, a password or a header isn't in an environment variable."""
+    """Raises ConfigError if an API key, a password or a header's value doesn't come from an environment variable."""
     spec = settings.provider if isinstance(settings.provider, Mapping) else {}
     if spec.get("api_key") is not None and not _refers(spec["api_key"]):
         raise _would_travel("api_key", 'api_key_env = "NAME"')

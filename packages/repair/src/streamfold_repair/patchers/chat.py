@@ -97,8 +97,9 @@ class ChatStreamPatcher(ChatSerializer, StreamPatcher):
         return False
 
     def _has_told(self, message: Any) -> bool:
-        """Returns True if earlier chunks contained the text and the tool calls of a complete `message` object, because
-        some clients ignore this object."""
+        """Returns True if earlier chunks already contained the text and the tool calls of a complete `message` object.
+        Some clients ignore this object.
+        """
         if not isinstance(message, dict):
             return True
         calls = message.get("tool_calls")

@@ -111,9 +111,7 @@ def _counts(answers: Answers) -> Conclusion:
 
 
 def _written(answers: Answers, rate: float, bound: str) -> Conclusion | None:
-    """Judges the output token count of a response, for which `rate` tokens per character are expected. Returns None if
-    the count is plausible.
-    """
+    """Judges whether a response has about `rate` output tokens per character. Returns None for a plausible count."""
     seen = answers.get("copy")
     usage = seen.reply.usage if seen else None
     if seen is None or not usage or not usage.output_tokens or prompt_of(seen).partition(": ")[2] not in seen.text:
