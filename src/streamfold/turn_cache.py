@@ -307,7 +307,7 @@ class TurnCache:
         return TurnCache(self.store, owner=self.owner, end_user=name, ids=self._ids)
 
     async def recall(self, messages: Sequence[Message]) -> RestoredHistory:
-        """Returns the conversation with the data that the client left out, as far as the cache has stored the data."""
+        """Returns the conversation with the data that the client left out, if the cache has stored the data."""
         wanted = [at for at, message in enumerate(messages) if _can_be_known(message) and message.origin is None]
         if not wanted:
             return RestoredHistory(tuple(messages))

@@ -231,10 +231,10 @@ class _ScopedSteps:
 
 
 class ReadTimer:
-    """Ends reads of a response body at their deadlines, on asyncio. All reads of a body share one timer.
+    """On asyncio, interrupts reads of a response body at their deadlines. All reads of a body share one timer.
 
     Args:
-        expire: a function that is called if a read still waits at its deadline. The function must shut down the
+        expire: a function that is called if a read hasn't returned at its deadline. The function must shut down the
             connection.
     """
 
@@ -259,7 +259,7 @@ class ReadTimer:
         self._reading = False
 
     def close(self) -> None:
-        """Stops the timer for good."""
+        """Stops the timer permanently."""
         self._closed = True
         self._set(inf)
 

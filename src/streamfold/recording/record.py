@@ -435,7 +435,7 @@ def recording_client(
 
 
 class _Through(httpx.AsyncBaseTransport):
-    """A transport that sends requests with a client, and thus uses the client's proxy settings."""
+    """A transport that sends requests with a client, and so uses the client's proxy settings."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client

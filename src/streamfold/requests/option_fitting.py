@@ -28,7 +28,7 @@ _ESSENTIAL = ("max_output_tokens", "stop", "response_format")
 
 @dataclass(frozen=True, slots=True)
 class OptionRules:
-    """The options that an endpoint accepts, whatever the model supports.
+    """The options that an endpoint accepts, regardless of the model.
 
     Attributes:
         chat: True for Chat Completions. Some models accept fewer options there than on the Responses API.

@@ -89,7 +89,7 @@ class Request:
         return self.conversation is not None and self.conversation.base is not None
 
     def came_from_here(self, message: Message) -> bool:
-        """Returns True if this endpoint wrote the message and can read its encrypted parts, or if the origin is
+        """Returns True if the message comes from this endpoint, which can read its encrypted parts, or if the origin is
         unknown.
         """
         return None in (message.origin, self.origin) or message.origin == self.origin

@@ -49,7 +49,7 @@ class CallJournal(Protocol):
     A key has the form `RUN/CALL`. RUN is a digest of the run and its owner, CALL a digest of the tool call. A journal
     may also have the method `end_run(run)` and the attribute `keep_days`. After a run has ended, streamfold calls
     `end_run` with RUN, so that the journal can later delete the run's entries. `keep_days` is the maximum age in days
-    of a saved state. Resuming an older state raises ConfigError.
+    of a saved state. streamfold raises ConfigError instead of resuming an older state.
     """
 
     async def claim(self, key: str, nonce: str) -> bool:

@@ -98,7 +98,9 @@ def phases_in(extras: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def count_requests(extras: Mapping[str, Any]) -> dict[str, int]:
-    """Returns how often the provider ran each kind of hosted tool. Functions that the server runs aren't counted."""
+    """Returns the number of times that the provider ran each kind of hosted tool. Functions that the server runs aren't
+    counted.
+    """
     parts = [part for part in hosted_parts(extras, ()) if part.kind != "function"]
     ran = [part for part in parts if part.part == "both" or (part.part == "call" and part.runs == "server")]
     return dict(Counter(part.kind for part in ran))

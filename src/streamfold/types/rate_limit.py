@@ -40,22 +40,22 @@ class RateLimit:
 
     @property
     def requests(self) -> RateLimitWindow | None:
-        """The limit on the number of requests. Of several limits, this is the one with the shortest window."""
+        """The limit on the number of requests. If there are several, the limit with the shortest window."""
         return self._first("requests")
 
     @property
     def tokens(self) -> RateLimitWindow | None:
-        """The limit on input plus output tokens. Of several limits, this is the one with the shortest window."""
+        """The limit on input plus output tokens. If there are several, the limit with the shortest window."""
         return self._first("tokens")
 
     @property
     def input_tokens(self) -> RateLimitWindow | None:
-        """The limit on input tokens. Of several limits, this is the one with the shortest window."""
+        """The limit on input tokens. If there are several, the limit with the shortest window."""
         return self._first("input_tokens")
 
     @property
     def output_tokens(self) -> RateLimitWindow | None:
-        """The limit on output tokens. Of several limits, this is the one with the shortest window."""
+        """The limit on output tokens. If there are several, the limit with the shortest window."""
         return self._first("output_tokens")
 
     def _first(self, resource: RateLimitResource) -> RateLimitWindow | None:

@@ -20,7 +20,7 @@ class Usage(PydanticField):
         cache_write_tokens: the part of `input_tokens` that the provider wrote to its prompt cache.
         reasoning_tokens: the part of `output_tokens` that the model used for reasoning.
         raw: the usage object that the server sent.
-        tools: how often the provider ran each kind of hosted tool.
+        tools: maps each kind of hosted tool to the number of times that the provider ran it.
         details: other token counts that the server sent, such as `input_audio_tokens`, `output_image_tokens`,
             `accepted_prediction_tokens`, `cache_write_1h_tokens` and `tool_use_input_tokens`.
         steps: the token counts of each request, if an answer needed several requests. All other attributes are then

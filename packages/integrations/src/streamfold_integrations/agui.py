@@ -497,7 +497,7 @@ class AGUIWriter(UIWriter):
             yield {"type": "REASONING_END", "messageId": self._thought}
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id under which the client knows a tool call."""
+        """Returns the id that a tool call has in the client."""
         if begun := self._calls.get(call_id):
             return begun.id
         return next((shown for shown in self._open if is_shown_as(call_id, shown)), call_id)

@@ -95,7 +95,7 @@ class UIWriter(ABC):
         """
 
     def client_call_id(self, call_id: str) -> str:
-        """Returns the id under which the client knows a tool call."""
+        """Returns the id that a tool call has in the client."""
         return call_id
 
     @abstractmethod

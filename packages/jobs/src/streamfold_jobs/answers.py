@@ -25,7 +25,7 @@ class Answer:
         members: the answer's text, reasoning, tool calls, finish reason, model, request id, usage, cost and warnings,
             as JSON data; None for an error.
         error: `type` and `message` of the error; None for an answer.
-        tries: how often the job sent the row.
+        tries: the number of times that the job sent the row.
         seconds: the duration of the last try.
     """
 

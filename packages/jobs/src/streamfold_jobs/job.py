@@ -71,7 +71,8 @@ def batch(
             `model`, `options`, `tools` and `tool_choice`. Lines of OpenAI's Batch API are accepted too.
         ledger: the file in which the job records sent rows and answers. Without a ledger, a stopped job can't continue.
         concurrency: maximum number of rows in flight at the same time.
-        tries: how often the job may send a row. A request that the provider rejects with a 429 doesn't count.
+        tries: the maximum number of times that the job sends a row. A request that the provider rejects with a 429
+            doesn't count.
         rpm, tpm: maximum requests and tokens per minute.
         max_cost: the job pauses before its total cost exceeds this amount, in the currency of the provider's prices.
         in_flight: what happens to rows that were in flight when the job was killed: "ask" sends them again, "error"

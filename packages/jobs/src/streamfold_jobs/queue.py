@@ -20,7 +20,7 @@ from .settings import JobPausedError, JobSettings
 
 
 class JobBackend(Protocol):
-    """Sends the rows of a job. One implementation sends live requests, another one provider batches.
+    """Sends the rows of a job. One implementation sends live requests, the other sends provider batches.
 
     Attributes:
         via: the name of the backend. A later run must use the backend that began the ledger.

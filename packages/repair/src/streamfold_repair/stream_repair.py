@@ -265,7 +265,9 @@ class StreamRepair(_Repair):
         return self._passed(raw)
 
     def _after_end(self, piece: bytes, *, ends: bool) -> bytes:
-        """Returns the bytes after the end of the response that are forwarded to the client; drops the others."""
+        """Returns those bytes after the end of the response that are forwarded to the client, and drops all other
+        bytes.
+        """
         if not self._passthrough.passes:
             return b""
         if not self._adapter.known:

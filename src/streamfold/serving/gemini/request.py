@@ -153,10 +153,10 @@ class _Reader:
 
 
 def _result_text(response: dict[str, Any]) -> tuple[str, bool]:
-    """Returns the text of a tool result, and True if the tool failed. Google's documentation says:
+    """Returns the text of a tool result, and True if the tool failed.
 
-    "Use "output" key to specify function output and "error" key to specify error details": any other object is the
-    output itself. https://ai.google.dev/api/caching#FunctionResponse
+    If the object has only the field `output` or only `error`, the text is this field's value. Otherwise the text is the
+    whole object: https://ai.google.dev/api/caching#FunctionResponse
     """
     if response.keys() == {"output"} or response.keys() == {"error"}:
         ((name, value),) = response.items()

@@ -86,8 +86,9 @@ def written_usage(usage: Usage) -> dict[str, Any]:
 
 
 def response_error(info: ErrorInfo) -> dict[str, Any]:
-    """Returns the error object of a response. The code is the provider's code, otherwise the provider's error type,
-    otherwise one for the kind of failure."""
+    """Returns the error object of a response. Its code is the provider's error code. If there is none, the code is the
+    provider's error type, or else names the kind of failure.
+    """
     fitting = "rate_limit_exceeded" if info.status == 429 else "server_error" if info.retryable else "upstream_error"
     code = info.code or info.type or fitting
     error: dict[str, Any] = {"code": code, "message": info.message}

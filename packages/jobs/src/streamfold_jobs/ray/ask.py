@@ -54,7 +54,8 @@ class Ask:
             default, each field is read from the column with the same name.
         prefix: a prefix for the names of the new columns.
         concurrency: maximum number of rows in flight in one worker.
-        tries: how often `Ask` may send a row. A request that the provider rejects with a 429 doesn't count.
+        tries: the maximum number of times that `Ask` sends a row. A request that the provider rejects with a 429
+            doesn't count.
         answers: the URL of a store for answers: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. If Ray
             recomputes a block, `Ask` takes the stored answers. Rows need an id.
         keep: seconds after which a stored answer expires.

@@ -41,7 +41,7 @@ class Doctor:
 
     Attributes:
         budget: the limits for testing one API.
-        repeats: how often the doctor sends a probe that looks for occasional errors; 0: such probes aren't repeated.
+        repeats: the number of times that the doctor sends a probe for occasional errors. With 0, it doesn't repeat it.
             Sixty requests find an error that affects 5 percent of all requests, with a confidence of 95 percent.
         seed: the seed for random values in prompts. By default, each test run has a different seed, because a server
             may have cached the prompts or responses of an earlier run.

@@ -32,7 +32,7 @@ class ProbeRunner:
         endpoint: the endpoint that is tested.
         probes: the probes, in the order in which they are sent. Probes without requests judge all responses at the end.
         report: called with the finding of each probe.
-        repeats: how often the runner sends a probe that looks for occasional errors; 0: such probes aren't repeated.
+        repeats: the number of times that the runner sends a probe for occasional errors. With 0, it doesn't repeat it.
         seed: the seed for random values in prompts.
         whole: true: also send probes without streaming. Set to false when a basic probe gets no complete response
             without streaming.
@@ -111,8 +111,8 @@ class ProbeRunner:
         return "; ".join(sorted(found))
 
     async def _repeated(self, probe: Probe, first: Conclusion) -> tuple[Conclusion, list[ProbeResponse], str]:
-        """Repeats a probe until it has been sent `repeats` times. Returns the worst conclusion and how often it
-        occurred.
+        """Repeats a probe until it has been sent `repeats` times. Returns the worst conclusion and the number of times
+        that it occurred.
         """
         bad = [first] if first.verdict in _BAD else []
         asked: list[ProbeResponse] = []

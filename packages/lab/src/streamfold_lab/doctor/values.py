@@ -218,7 +218,7 @@ class Finding:
     Attributes:
         probe, theme, question: the fields of the `Probe`.
         answers: the numbers of the relevant responses, the most relevant one first.
-        tally: if the probe was sent several times, how often it had this verdict, such as "2 of 3".
+        tally: if the probe was sent several times, the number of times that it had this verdict, such as "2 of 3".
     """
 
     probe: str
