@@ -65,7 +65,7 @@ WarningCode = Literal[
     "repeated_event",  # an SSE event came twice, as when a stream is resumed; the second one is ignored
     "missing_event",  # the sequence numbers of the SSE events have a gap
     "extra_choice",  # the server sent more than one choice; only the first one is read
-    "malformed_event",  # a line or an SSE event could not be parsed and was ignored; the answer does not need it
+    "malformed_event",  # a line or an SSE event could not be parsed and was ignored; the answer is usable without it
     "unseparated_events",  # several payloads were in one SSE event, because the blank line between them is missing
     "unrequested_encoding",  # the response was compressed although the request did not allow that; it was decompressed
     "invalid_utf8",  # bytes that are not UTF-8, or half a surrogate pair in the request, were replaced by U+FFFD

@@ -180,7 +180,7 @@ def _remade(http: Any, response: Any, repaired: Repaired, status: int | None = N
 
 
 def _kept(http: Any, response: Any, raw: bytes) -> Any:
-    """Returns a copy of a response whose encoded body can be read again."""
+    """Returns a copy of a response, with `raw` as its encoded body, so that the body can be read again."""
     stream = _bodies(http)[2](raw)
     headers, extensions = response.headers.raw, response.extensions
     return http.Response(response.status_code, headers=headers, stream=stream, extensions=extensions)
