@@ -294,9 +294,10 @@ class keepalive(_Placed):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class garbage(_Placed):
-    """Inserts bytes or text that aren't part of the response, by default a proxy's web page. At the start of the body,
-    the caller gets `ProtocolError`, which quotes the first bytes. Between two events, streamfold skips the text with
-    the warning `malformed_event`, and the answer is complete. Inside an event, the text makes the event unreadable.
+    """Inserts bytes or text that aren't part of the response, by default a proxy's web page. If the text is at the
+    start of the body, the caller gets `ProtocolError`, which quotes the first bytes. If the text is between two events,
+    and ends with a blank line, streamfold skips the text with the warning `malformed_event`, and the answer is
+    complete. If the text is inside an event, the content of this event may be lost.
     """
 
     data: Annotated[str | bytes, Field(min_length=1)] = _WEB_PAGE
@@ -325,8 +326,8 @@ class drop(_Edited):
     """Drops events, as in `drop(2)` or `drop([2, 5])`.
 
     In Chat Completions, the caller gets an answer from the remaining events, because events there have no numbers. If a
-    tool call lost a part of its arguments, `call.error` is set. Without the last event, the caller gets
-    `IncompleteStreamError`.
+    tool call lost a part of its arguments, `call.error` is set. If neither a finish reason nor `[DONE]` remains, the
+    caller gets `IncompleteStreamError`.
     """
 
     def filters(self) -> list[Filter]:

@@ -263,8 +263,8 @@ class Profile(Table):
         dialect: the format in which the model writes tool calls and reasoning into its text, if the server doesn't
             parse them.
         escape_special_tokens: True to escape special tokens in user messages and tool results, so that the model's
-            tokenizer treats them as plain text. streamfold inserts a word joiner (U+2060) into each token, and a
-            warning lists the positions. The tokens are those of the dialect and, if the endpoint applies chat
+            tokenizer treats them as plain text. streamfold inserts a word joiner (U+2060) into each token. A warning
+            lists the positions of the tokens. The tokens are those of the dialect and, if the endpoint applies chat
             templates, those of the model.
         renders_templates: True if the endpoint applies the model's chat template to the messages, as vLLM and other
             inference servers do. The server then treats special tokens in a message as control tokens.

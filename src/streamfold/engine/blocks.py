@@ -94,7 +94,7 @@ class _ExpectedAgain:
     Attributes:
         blocks: the numbers of blocks that the server may repeat.
         texts: the text that the server may repeat, by block number and field name.
-        others: how many other deltas the server may repeat, by block number and field name.
+        others: how many pieces other than text the server may repeat, by block number and field name.
         skipped: true if the decoder skipped a repetition.
     """
 

@@ -309,8 +309,8 @@ class StreamDecoder:
         return self._accumulator.reply
 
     def part(self) -> Reply:
-        """Returns a reply with only the text and usage of the current response body, if the server has paused the
-        answer before."""
+        """Returns a reply with only the text and usage of the current response body, without the earlier parts of a
+        paused answer."""
         return self._accumulator.part()
 
     def turn(self) -> Reply:

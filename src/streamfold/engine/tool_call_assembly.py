@@ -136,7 +136,7 @@ class IncomingCall:
 
     @property
     def lost_pieces(self) -> bool:
-        """Returns whether fragments of the arguments may be missing although the server sent no complete arguments."""
+        """Returns whether fragments of the arguments may be missing. Complete arguments replace missing fragments."""
         if self.is_ambiguous and not self.came_whole:
             return True
         if self.gap_at is None or (self.came_whole and not self.text.strip()):

@@ -248,7 +248,8 @@ def _read(call: IncomingCall) -> ParsedArguments:
 
 
 def _is_whole(call: IncomingCall, read: ParsedArguments) -> bool:
-    """Returns whether the arguments are complete. For a custom tool call, the server's events say so."""
+    """Returns whether the arguments are complete. The input of a custom tool call is complete if the server has marked
+    it as complete."""
     if call.custom:
         return not call.lost_pieces and (call.done or call.came_whole)
     return read.valid and not call.lost_pieces and (call.done or read.raw.lstrip().startswith("{"))

@@ -37,7 +37,7 @@ class Reserve:
         max_wait: the maximum time until the first request may be sent, in seconds.
         prefetch: a period in seconds. One operation reserves only requests that may be sent in this period, but at
             least one.
-        burst: how many seconds of unused capacity may be used later.
+        burst: for how many seconds unused capacity is saved, so that later requests can use it.
         rate, token_rate: the limits in requests and tokens per second. 0 means no limit.
         start: the first rate to try if the rate is unknown. 0 means no limit.
         accepted: the number of requests that the server has accepted since the last batch. An adaptive rate grows with

@@ -91,7 +91,7 @@ class RateLimiter:
         store: the store in which requests, tokens and costs are counted: "memory", "sqlite:///PATH",
             "valkey://HOST:PORT", or the attribute `store` of another limiter.
         adapt: True to find the server's rate limit by trying, if `rpm` isn't set. The limiter starts with a low rate.
-        burst: how many seconds of unused capacity may be used later in a burst.
+        burst: for how many seconds unused capacity is saved, so that later requests can use it in a burst.
         on_store_error: what happens while the store is down. With "local", this process counts only its own requests,
             with the limits divided by `replicas`. With "refuse", the limiter raises LimitStoreError.
         replicas: the number of processes that share the store.

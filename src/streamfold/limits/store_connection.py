@@ -215,7 +215,7 @@ class SharedSession:
         """Reserves the times at which requests may be sent.
 
         Returns the store's grant and None. While the shared store is down, returns the grant of a store in this
-        process, and this store.
+        process, and that store.
 
         Raises:
             LimitStoreError: the store can't be used, and `on_store_error` is "refuse".

@@ -20,7 +20,8 @@ SMALLEST_BUDGET = 1e-6
 
 
 class LimitStore(ABC):
-    """Counts requests, tokens and costs of each limit, by its name. The methods block, and any thread may call them.
+    """Counts the requests, tokens and costs of limits. Each limit has a name. The methods block, and any thread may
+    call them.
 
     Attributes:
         prefetch_seconds: a period in seconds. One operation reserves only requests that may be sent in this period, but

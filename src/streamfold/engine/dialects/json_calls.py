@@ -91,7 +91,7 @@ def read_calls(
 ) -> Reading[tuple[ReadResult | None, str]]:
     """Parses an array of tool calls, or a single tool call, optionally followed by the marker `end`.
 
-    Returns the result and the text that was parsed. The result is None if `end` came before the text was valid JSON.
+    Returns the result, and the text before `end`. The result is None if this text isn't valid JSON.
     """
     body, mark = yield from text.body(markers(end), closes=True)
     whole = is_json(body)

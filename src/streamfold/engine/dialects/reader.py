@@ -15,8 +15,9 @@ Reasoning starts only at the start of the message, or in the prompt (`start_in_r
 same kind ends reasoning. The reader removes a closing tag in text if the tag directly follows a structure, or if no tag
 has ended reasoning yet.
 
-A special token also ends reasoning, if the text after the token matches the pattern in `required_after`, as a tool call
-does. If a format's markers consist of ordinary characters, its markers never end reasoning: see `MarkupDialect`.
+A special token in `end_reasoning` also ends reasoning. If `required_after` contains a pattern for this token, the text
+after the token must match the pattern. If a format's markers consist of ordinary characters, its markers never end
+reasoning: see `MarkupDialect`.
 """
 
 from __future__ import annotations
@@ -216,8 +217,8 @@ class MarkupReader(Scanner):
         """Parses an invalid tool call again from its first marker.
 
         Args:
-            name: the tool's name if the tool is declared, so that the reader delivers the tool call with an error. With
-                "", the complete tool call becomes text.
+            name: the name of the declared tool, or "" if no tool with this name is declared. With a name, the reader
+                delivers the tool call with an error. With "", the complete tool call becomes text.
             header: the text between the marker and the arguments.
         """
         pieces = [self.rewind(marker)]

@@ -1,7 +1,7 @@
 """The special tokens of models. Tokenizers recognize these tokens anywhere in a prompt.
 
 A special token in a tool result or in pasted text could end the message or forge a tool call. Some chat templates also
-cut an earlier message at such a token, or reject it.
+truncate an earlier message at such a token, or reject the message.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class _Tags(Sections):
 
     Attributes:
         header: the pattern after the first marker of a tool call.
-        keys: the markers that open an argument, with their closing markers. The pattern `key` follows the opening
-            marker.
+        keys: the markers that open an argument, with their closing markers. The pattern `key` matches the text after
+            the opening marker.
         value_ends: additional markers that end an argument.
         wholes: the markers of `keys` that open one JSON object with all arguments, instead of a single argument.
         bodies: true if a JSON object may replace the arguments' tags.
