@@ -249,7 +249,7 @@ class BlockAssembler:
         self._recent.clear()
 
     def expect_again(self, *, whole: bool) -> None:
-        """Skips content of the next response body that this response has already contained.
+        """Skips, in the next response body, content that has already arrived.
 
         Args:
             whole: true if the body repeats all blocks, false if it repeats only blocks after the last SSE event with an

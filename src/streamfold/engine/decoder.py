@@ -296,8 +296,8 @@ class StreamDecoder:
         return chunks
 
     def give_up(self) -> list[StreamChunk]:
-        """Returns chunks with text that was held back. Callers use this method before they raise an error of their
-        own."""
+        """Returns chunks with text that was held back. Call this method before you raise an error that isn't from
+        the decoder."""
         chunks: list[StreamChunk] = []
         with suppress(StreamError):  # the text that was held back exceeds a limit: the caller's error counts
             self._pipeline.give_up(chunks)

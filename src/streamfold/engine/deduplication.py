@@ -2,8 +2,8 @@
 twice.
 
 The Responses API sends every text four times: as deltas, and complete when the content part, the output item and the
-response end. Some servers omit any of these. streamfold uses the text that arrives first. If a later copy is longer,
-streamfold also uses its additional end. If a later copy differs, the reply has a warning.
+response end. Some servers omit some of these copies. streamfold uses the copy that arrives first. If a later copy is
+longer, streamfold appends the rest of that copy. If a later copy differs, the reply has a warning.
 """
 
 from __future__ import annotations

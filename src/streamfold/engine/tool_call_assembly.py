@@ -52,8 +52,8 @@ _WHOLES = 3  # different complete arguments that a tool call keeps
 
 
 class IncomingCall:
-    """The state of a tool call while it arrives. The class has the default values of attributes that few tool calls
-    need.
+    """The state of a tool call while it arrives. Attributes that few tool calls need are class attributes until they
+    are set.
 
     Attributes:
         number: the tool call's position in the order in which tool calls began: 0, 1, 2.

@@ -69,8 +69,8 @@ def is_empty(arguments: str) -> bool:
 
 
 def is_empty_wrapper(arguments: str) -> bool:
-    """Returns whether a text is an empty value such as `{}`. Also accepts `}`, which remains of an empty object if an
-    SSE event was lost."""
+    """Returns whether a text is an empty value such as `{}`. Also accepts `}`, because only `}` is left of an empty
+    object if an SSE event was lost."""
     text = "".join(arguments.split()) if len(arguments) < 100 else arguments
     return any(_is_left_of(empty, text) for empty in _EMPTY)
 

@@ -14,8 +14,8 @@ _ANSWERS = "<|START_RESPONSE|>", "<|START_TEXT|>"
 
 
 class Cohere(MarkupFormat):
-    """Command R7B and Command A. The ids in their tool calls are only running numbers, so each tool call gets a
-    generated id."""
+    """Command R7B and Command A. The ids in their tool calls are only consecutive numbers, so streamfold generates an
+    id for each tool call."""
 
     openers = (_BEGIN,)
     message_markers = (

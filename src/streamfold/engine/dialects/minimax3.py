@@ -1,6 +1,6 @@
 """MiniMax M3: arguments are nested elements whose tags begin with a special token.
 
-An element is a list if all its children are called `item`, unless the declared schema has another type.
+An element is a list if all its children are called `item`, unless the tool's schema declares another type.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Scanner(ABC):
         return self.cut or self.at_end()
 
     def until(self, wanted: Markers, sink: _Sink) -> Reading[str]:
-        """Passes the text before the next marker to `sink`. Returns the marker, or "" at the end of the input."""
+        """Passes text to `sink`, up to the next marker. Returns the marker, or "" at the end of the input."""
         while True:
             found = wanted.search(self._window, self._at)
             if found and (self._ended or not self._may_grow(wanted, found.start())):
@@ -154,8 +154,8 @@ class Scanner(ABC):
         return self._take(min(self._at + size, len(self._window)))
 
     def span(self, stop: re.Pattern[str], sink: _Sink) -> Reading[str]:
-        """Passes the text before the next character that `stop` matches to `sink`. Returns this character without
-        consuming it, or "" at the end of the input."""
+        """Passes text to `sink`, up to the next character that `stop` matches. Returns this character without consuming
+        it, or "" at the end of the input."""
         while True:
             found = stop.search(self._window, self._at)
             end = found.start() if found else len(self._window)
@@ -182,7 +182,8 @@ class Scanner(ABC):
             yield
 
     def body(self, ends: Markers, show: _Sink | None = None, *, closes: bool = False) -> Reading[tuple[str, str]]:
-        """Returns the text of a tool call's arguments and the marker that ends them, or "" at the end of the input.
+        """Returns the text of a tool call's arguments, and the marker that ends them. The marker is "" at the end of
+        the input.
 
         `show` gets the text while it is parsed. That text may include more than the arguments. With `closes`, the
         closing bracket of JSON arguments also ends the arguments. The returned marker is then "".
