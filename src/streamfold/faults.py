@@ -382,7 +382,7 @@ class truncate_json(_Edited):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class status(Fault):
-    """Replaces the response by an error with this status, in OpenAI's format: `status(429, retry_after=1, times=2)`.
+    """Replaces the response with an error with this status, in OpenAI's format: `status(429, retry_after=1, times=2)`.
 
     The caller gets the exception for the status (`RateLimitError`, `ServerError`, ...). If the error is temporary,
     streamfold first retries the request, after `retry_after` seconds.

@@ -254,7 +254,7 @@ def failure_in(recording: Recording) -> str | None:
 
 
 class RecordingDraft:
-    """The new recordings of one conversation, in a temporary folder beside the target folder.
+    """The new recordings of one conversation, in a temporary folder next to the target folder.
 
     Attributes:
         folder: the temporary folder, which is created when the first recording is written.

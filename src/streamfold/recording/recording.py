@@ -309,7 +309,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def temporary_path(target: Path) -> Path:
-    """Returns an unused path of a hidden file beside `target`. No recording can have this path."""
+    """Returns an unused path of a hidden file next to `target`. No recording can have this path."""
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
 
 

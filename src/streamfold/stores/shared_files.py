@@ -32,7 +32,7 @@ def locked_file(path: Path, mode: str) -> IO[bytes]:
 
 
 class ProcessLiveness:
-    """Creates and locks a file beside a shared database, so that other processes can see that this process is running.
+    """Creates and locks a file next to a shared database, so that other processes can see that this process is running.
 
     Args:
         name: a name for this process.

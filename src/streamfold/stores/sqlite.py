@@ -165,8 +165,8 @@ class SQLiteStore(ThreadedStore):
         retention: the limits of the store.
         clock: a function that returns the time in seconds since 1970. The store computes the age of records from it.
         table: a prefix for the names of the store's SQL tables. Stores with different prefixes share no records.
-        present: True to create a locked file beside the database. Other processes can then find out with `runs` whether
-            this process is still running.
+        present: True to create a locked file next to the database. Other processes can then find out with `runs`
+            whether this process is still running.
 
     Raises:
         ConfigError: the folder of the file doesn't exist.

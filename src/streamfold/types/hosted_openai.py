@@ -187,8 +187,8 @@ def _cited(annotations: list[Any], offset: int | None, size: int) -> Iterator[Ci
 
 
 def listed_sources(results: list[Mapping[str, Any]], urls: Any) -> Iterator[Citation]:
-    """Yields the sources that Perplexity lists beside an answer. The text of the answer cites each source by its
-    number.
+    """Yields the sources that Perplexity lists in addition to an answer's text. The text of the answer cites each
+    source by its number.
     """
     titles = {url: str_or_none(result.get("title")) for result in results if (url := str_or_none(result.get("url")))}
     for url in dict.fromkeys([*titles, *(url for url in urls if isinstance(url, str))]):

@@ -49,7 +49,7 @@ def with_shared_stores(chosen: GatewaySettings, folder: Path) -> GatewaySettings
 
 
 class GatewayPage(Protocol):
-    """A web page that the server serves beside the gateway's endpoints."""
+    """A web page that the server serves in addition to the gateway's endpoints."""
 
     @property
     def hooks(self) -> Hooks:

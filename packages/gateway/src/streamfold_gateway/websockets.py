@@ -69,7 +69,7 @@ class WebSocketEndpoint:
     Args:
         answer: the ASGI app that handles a POST request.
         stores: true if the app stores responses unless a request has `store: false`.
-        now: a clock for the age of connections, in seconds.
+        now: a clock, in seconds, that measures the age of connections.
 
     Attributes:
         stops: true while the server is stopping, so that connections handle no new messages.

@@ -48,7 +48,7 @@ class Worker:
         settings: the settings of the server, such as `drain` and `shutdown`.
         shared: the folder that the workers share.
         generation: the number of configuration reloads before this worker was started.
-        page: a web page that the worker serves beside the gateway's endpoints.
+        page: a web page that the worker serves in addition to the gateway's endpoints.
     """
 
     def __init__(

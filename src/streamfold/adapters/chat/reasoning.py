@@ -53,8 +53,9 @@ def keep_only_tools(
 
 
 def fit_forced_choice(request: Request) -> tuple[Request, list[ReplyWarning]]:
-    """Replaces a forced tool choice by "auto", because the server refuses a forced tool choice while the model thinks.
-    With the option `disable_thinking_for_forced_tools`, turns thinking off instead, unless the model always thinks.
+    """Replaces a forced tool choice with "auto", because the server refuses a forced tool choice while the model
+    thinks. With the option `disable_thinking_for_forced_tools`, turns thinking off instead, unless the model always
+    thinks.
 
     Otherwise, servers respond with status 400 and an error such as "Thinking mode does not support this tool_choice"
     (DeepSeek) or "The tool_choice parameter does not support being set to required or object in thinking mode"

@@ -168,7 +168,7 @@ class BatchBuilder:
     """Collects requests into batches, one batch at a time for each model.
 
     Args:
-        client: the client for the provider, which limits the size of a batch.
+        client: the client for the provider. The provider limits the size of a batch.
     """
 
     def __init__(self, client: BatchClient) -> None:

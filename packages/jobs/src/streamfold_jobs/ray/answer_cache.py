@@ -1,4 +1,4 @@
-"""Stores answers that outlive a Ray worker. When Ray recomputes a block of rows, `Ask` takes the stored answers and
+"""Stores answers that outlive a Ray worker. When Ray recomputes a block of rows, `Ask` returns the stored answers and
 sends no requests.
 """
 

@@ -57,9 +57,9 @@ class Ask:
         tries: the maximum number of times that `Ask` sends a row. A request that the provider rejects with a 429
             doesn't count.
         answers: the URL of a store for answers: `valkey://HOST:PORT`, or on one machine `sqlite:////PATH`. If Ray
-            recomputes a block, `Ask` takes the stored answers. Rows need an id.
+            recomputes a block, `Ask` returns the stored answers. Rows need an id.
         keep: seconds after which a stored answer expires.
-        job: the name of the job. `Ask` takes a stored answer only for the same job name, row id and request.
+        job: the name of the job. `Ask` returns a stored answer only for the same job name, row id and request.
         schema: a JSON schema for the answers. If an answer doesn't match the schema, its row ends with an error.
         check: a function that returns what is wrong with a reply, or None. If the function rejects a row's reply, the
             row ends with an error. With `answers`, `check` must be a function of a module; with a lambda, for example,

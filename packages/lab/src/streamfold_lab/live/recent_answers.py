@@ -28,11 +28,11 @@ class WatchedAnswer:
         ending: how the response ended. "left" means that the caller closed the stream before its end.
         version: the value of `RecentAnswers.clock` when the response last changed.
         began: when the request was sent, in seconds since 1970.
-        since: when the request was sent, by the monotonic clock.
+        since: when the request was sent, on the monotonic clock.
         pieces: the network reads of the body, each with its arrival time.
         size: the size of the body in bytes, including bytes that are no longer stored.
         dropped: true if no more bytes of the response are stored, because it is too large or too old.
-        ended: when the response ended, by the monotonic clock; None while the response arrives.
+        ended: when the response ended, on the monotonic clock; None while the response arrives.
         failed: the attempts that failed before this response.
     """
 
