@@ -1,12 +1,12 @@
 """A cache of turns, which restores reasoning, signatures and encrypted items that clients leave out of earlier turns.
 
 A turn is an assistant message. The cache restores a turn only in the same conversation. A turn's cache key is a hash of
-the end user, the instructions, and all messages up to and including the turn. The ids of tool calls don't identify a
-conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who say "Hi" get the
-same greeting. The cache key doesn't depend on tools, because agents may load tools late. It doesn't depend on
-reasoning, because clients leave it out. It doesn't depend on text that agents add and later remove (see `_UNSTABLE`).
-If a client changes a message, for example by clearing an old tool result, the cache doesn't find the turns after this
-message.
+the end user, the instructions, and all messages up to and including the turn. Neither a tool call's id nor an answer's
+text identifies a conversation: Kimi's ids are the same in every conversation (`functions.NAME:0`), and two users who
+say "Hi" may get the same greeting. The cache key doesn't depend on tools, because agents may load tools late. It
+doesn't depend on reasoning, because clients leave it out. It doesn't depend on text that agents add and later remove
+(see `_UNSTABLE`). If a client changes a message, for example by clearing an old tool result, the cache doesn't find the
+turns after this message.
 
 Provisional: a minor version may change or remove a name without a deprecation.
 """

@@ -823,17 +823,18 @@ def resume_tools(
         run.approve("call_1")
         async for chunk in run: ...
 
-    streamfold doesn't run a tool call again that had already started. If the state contains no result for such a tool
+    streamfold never runs a tool call again if it had already started. If the state contains no result for such a tool
     call, the model receives a message that the tool call didn't finish. If the same state may be resumed twice, for
     example because a user presses a button twice, pass a `journal`, so that each tool call runs only once.
 
     Args:
         state: the output of `ToolRun.dump`, or a conversation that ends with tool calls without results. The state
-            decides which tools run, so never accept it from an untrusted client. A conversation starts a new run, for
-            which the journal contains no results.
+            decides which tools run, so never accept it from an untrusted client. If `state` is a conversation, it
+            starts a new run, for which the journal contains no results.
         tools, external, on_tool_error, approve, journal, options: see `run_tools`. The state doesn't contain these
             arguments.
-        max_turns: the maximum number of requests, if `state` is a conversation. A saved state has its own maximum.
+        max_turns: the maximum number of requests, if `state` is a conversation. A saved state already contains its
+            maximum.
         owner: the owner of the run, which must be the same as in the saved state.
 
     Raises:

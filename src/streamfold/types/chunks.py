@@ -190,8 +190,9 @@ class StreamChunk:
     def marks(self) -> tuple[ExtraPart, ...]:
         """The parts between the previous chunk and this one that are neither text nor tool calls.
 
-        A part with the name "signature" is a signature of the reasoning. "block" is a complete block without visible
-        text, such as redacted thinking. "text_end" contains the other fields of a text block.
+        A part with the name "signature" is a signature of the reasoning. A part with the name "block" is a complete
+        block without visible text, such as redacted thinking. A part with the name "text_end" contains the other fields
+        of a text block.
         """
         return () if self.details is None else self.details.marks
 

@@ -55,10 +55,10 @@ def gateway(
     call `aclose()`.
 
     Args:
-        providers: the providers by name. Clients send this name as the model. Each value is a `Provider`, or an
-            argument of `Provider.from_config`. Instead of a mapping, a single provider may be passed, which keeps its
-            own name. None: all providers in `streamfold.toml`. To request another model of a provider, clients send
-            `"NAME:MODEL"`.
+        providers: the providers by name. Clients send this name as the model, or `"NAME:MODEL"` to request another
+            model of the provider. Each value is a `Provider`, or an argument of `Provider.from_config`. Instead of a
+            mapping, a single provider may be passed, which keeps its own name. None: all providers in
+            `streamfold.toml`.
         config: the path of the configuration file, or a loaded configuration. None: streamfold searches for the file.
         keys: the API keys of clients. Clients send a key as a bearer token, in `x-api-key`, or in `x-goog-api-key`.
             Without keys, every client that can connect may use the gateway, except web pages from other hosts. A

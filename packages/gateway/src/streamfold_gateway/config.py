@@ -47,8 +47,9 @@ class KeyOptions(Table):
         max_cost_per_day: budget per day (UTC), in the currency of the providers' prices. When the budget is spent, the
             gateway rejects the key's requests until the next day.
         passthrough_members: undocumented request fields that the key may send: `["plugins"]`, or `["text.tone"]` for a
-            nested field. Without it, a key with `models` or a budget may send only fields that the client's API or
-            servers such as vLLM document. The gateway never sends fields that choose a model, an address or an API key.
+            nested field. By default, a key with `models` or a budget may send only fields that are documented for the
+            client's API or for servers such as vLLM. The gateway never sends fields that choose a model, an address or
+            an API key.
     """
 
     models: Names = ("*",)
@@ -134,8 +135,8 @@ class GatewayOptions(Table):
             providers: `user`, `safety_identifier`, `prompt_cache_key` and `client_metadata` on OpenAI's APIs,
             `metadata` on the Messages API.
         max_requests: maximum number of simultaneous requests. Above it, the gateway rejects requests with a 503.
-        max_body_bytes: maximum size of a request body, and of its parsed lists and objects. The gateway rejects larger
-            bodies with a 413.
+        max_body_bytes: maximum size of a request body, and maximum memory for its parsed lists and objects. The gateway
+            rejects larger bodies with a 413.
         max_total_body_bytes: maximum size of all request bodies in memory together. Above it, the gateway rejects
             requests with a 503.
         body_timeout: seconds in which a request body must arrive. Each 64 KiB received extend this time by one second.
@@ -178,7 +179,7 @@ class GatewaySettings(GatewayOptions, PackageTable):
         host: address to listen on.
         port: port to listen on; 0: a free port.
         workers: number of processes that serve the port. Several processes share limits, the turn cache and stored
-            responses in temporary files. `max_requests` applies to each process.
+            responses by means of temporary files. `max_requests` applies to each process.
         providers: names of the providers to serve; empty: all providers of the file.
         api_key_env: names of environment variables that contain the keys of clients. Without `api_key_env` and `keys`,
             clients need no key.

@@ -103,7 +103,7 @@ class UsageMeter:
         self._error: APIError | None = None
 
     def begin(self, stream: ChatStream) -> None:
-        """Records that the request is sent."""
+        """Records the time at which the request is sent, and the stream of its response."""
         self._began, self._stream = anyio.current_time(), stream
 
     async def next_part(self, part: Reply) -> None:

@@ -54,8 +54,7 @@ def run(
     Args:
         path: the configuration file; None: streamfold searches for the file.
         page: creates the page that the server serves if the setting `ui` is true.
-        overrides: settings, see `GatewaySettings`. Overrides other than None take precedence over the configuration
-            file.
+        overrides: settings, see `GatewaySettings`. They take precedence over the configuration file, except None.
 
     Raises:
         ConfigError: there are no providers, no provider has all its settings, or a setting is invalid.

@@ -56,7 +56,7 @@ class ClientRequest:
         route: the provider and the model for the model name in the request.
         stream: true if the client requested a streamed response.
         id: the id that the gateway gives to the response.
-        created: when the request arrived, in seconds since 1970.
+        created: the time at which the request arrived, in seconds since 1970.
         headers: the request's HTTP headers, with names in lower case.
         params: the parameters in the URL's path and query.
         warnings: warnings about the fields and messages that the gateway doesn't send to the provider.
@@ -229,7 +229,9 @@ class ClientAPI(ABC):
         return status, body, {**self.headers(answer_id), **refusal.headers}
 
     def model_entry(self, name: str, began: int) -> dict[str, Any]:
-        """Returns a model's entry in the list of models. `began` is when the server started, in seconds since 1970."""
+        """Returns a model's entry in the list of models. `began` is the time at which the server started, in seconds
+        since 1970.
+        """
         return {"id": name, "object": "model", "created": began, "owned_by": "streamfold"}
 
     def model_list(self, names: Sequence[str], began: int) -> dict[str, Any]:

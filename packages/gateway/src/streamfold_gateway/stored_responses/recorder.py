@@ -400,8 +400,8 @@ class BackgroundResponse(Recorder):
     # --- end ----------------------------------------------------------------------------------------------------------
 
     async def refuse(self, refusal: HTTPError) -> None:
-        """Ends a response that failed before its first event: a background response with status "failed", any other
-        response with an HTTP error.
+        """Ends a response that failed before its first event. A background response gets the status "failed". For any
+        other response, the client receives an HTTP error.
         """
         if self.background:
             info = refusal.info
@@ -529,7 +529,7 @@ class BackgroundResponse(Recorder):
         return replace(self.kept, response=self.response, resumable=self.resumable)
 
     def acknowledge(self, follower: Subscriber, events: list[SerializedEvent]) -> None:
-        """Notes that a subscriber has received these events."""
+        """Records that a subscriber has received these events."""
         follower.at = events[-1].number
         if not self.resumable:
             self._release()
