@@ -108,8 +108,8 @@ def _details(usage: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _members(usage: Mapping[str, Any], *details: str) -> dict[str, Any]:
-    """Merges a usage object with the objects in its fields `details`. If several have a field, the first of `details`
-    wins."""
+    """Merges a usage object with the objects in its fields `details`. If several objects have a field, its value is
+    from the first of `details`."""
     found = dict(usage)
     for name in reversed(details):
         inner = usage.get(name)

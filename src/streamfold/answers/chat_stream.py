@@ -188,8 +188,8 @@ class ChatStream(AsyncIteration, AsyncContext):
         Args:
             path: keys of JSON objects, with `[]` for every item of a list, `[0]` for the first item, and `*` for every
                 key of an object. The empty path matches the complete value.
-            function: gets a `PartialUpdate`. If the function raises an exception, the loop that reads the stream raises
-                this exception.
+            function: a function whose argument is a `PartialUpdate`. If the function raises an exception, the loop that
+                reads the stream raises this exception.
             tool: watches only calls of this tool. With None, the function gets all tool calls, and the answer's text if
                 the text is JSON.
 

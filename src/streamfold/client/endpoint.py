@@ -193,7 +193,8 @@ class Endpoint:
         return with_endpoint_defaults(request, name, self._defaults, model.origin, model.family)
 
     def owner(self) -> str:
-        """Returns the owner of the current request: the argument of `requests_of`, or a digest of the API key."""
+        """Returns the owner of the current request: the argument of `requests_of`. If this is empty or missing, returns
+        a digest of the API key."""
         if owner := _owner.get():
             return owner
         try:

@@ -101,9 +101,9 @@ class Provider(BaseChatModel):
         streamfold looks up a name in `streamfold.toml`, then in the catalogue. The default provider is the value of
         `STREAMFOLD_PROVIDER`, or of `default` in `streamfold.toml`. With a mapping, no file is read.
 
-        The mapping and the overrides accept the keys of `ProviderConfig`. The key `profile` starts from a provider of
-        the catalogue. The key `fallback` names providers that are tried if this provider fails. Overrides apply to this
-        provider only, not to its fallbacks.
+        The mapping and the overrides accept the keys of `ProviderConfig`. The key `profile` names a provider of the
+        catalogue whose settings the other keys change. The key `fallback` names providers that are tried if this
+        provider fails. Overrides apply to this provider only, not to its fallbacks.
 
         Args:
             spec: the provider's name, or a mapping.

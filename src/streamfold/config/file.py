@@ -377,7 +377,8 @@ def _with_base_profile(layers: list[Layer]) -> list[Layer]:
 def check_layers(layers: Sequence[Layer]) -> tuple[Profile | None, list[tuple[int, str]]]:
     """Merges and validates a provider's settings.
 
-    Returns the profile and an empty list, or None and the line number and message of each mistake.
+    Returns the profile and an empty list. If there are mistakes, returns None and the line number and message of each
+    mistake.
     """
     merged = merge(layers)
     mistakes = [

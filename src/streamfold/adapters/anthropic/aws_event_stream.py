@@ -72,7 +72,7 @@ class AWSEventStream:
             yield from self._read(message, headers)
 
     def finish(self) -> ServerSentEvent | None:
-        """Returns None, because a message that the end of the body truncates can't be parsed."""
+        """Returns None, because an incomplete message at the end of the body can't be parsed."""
         return None
 
     def _read(self, message: bytes, headers_length: int) -> Iterator[ServerSentEvent]:

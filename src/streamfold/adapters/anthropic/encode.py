@@ -425,7 +425,7 @@ def original_payload(message: Message, request: Request) -> list[dict[str, Any]]
 
 
 def _lacks_signature(block: Mapping[str, Any]) -> bool:
-    """Anthropic ignores thinking without a signature."""
+    """Returns True for thinking without a signature, which Anthropic ignores."""
     return block.get("type") == "thinking" and not block.get("signature")
 
 

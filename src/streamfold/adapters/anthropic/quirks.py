@@ -64,7 +64,7 @@ class AnthropicQuirks:
     cache_included: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about models that these settings contain. The keys are names of `Family`'s fields."""
+        """Converts these settings to facts about models. The keys of the result are names of `Family`'s fields."""
         said: dict[str, Any] = {}
         if self.thinking is not None:
             manual = self.thinking == "manual"

@@ -200,7 +200,7 @@ class InlineBatchAPI(BaseBatchAPI):
         """Returns the HTTP request that creates a batch.
 
         Args:
-            lines: the rows from `line`, one per line.
+            lines: the rows that `line` returned, one per line.
             first: the first request of the batch. All requests of the batch have the same `group`.
         """
 

@@ -189,7 +189,7 @@ def _model_parts(
 ) -> Iterator[dict[str, Any]]:
     """Yields the parts of an assistant message, and adds its tool calls to `calls`.
 
-    A tool call is sent back with Gemini's id. `ToolCall.id` differs from this id if Gemini used it twice.
+    A tool call is sent back with Gemini's id. If Gemini used the same id twice, `ToolCall.id` differs from Gemini's id.
     """
     came_as = original_payload(message, request)
     if came_as is not None:

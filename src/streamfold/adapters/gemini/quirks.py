@@ -33,8 +33,8 @@ class GeminiQuirks:
         call_ids: True if requests may contain tool call ids. Vertex AI refuses these ids for models before Gemini 3.
         validated: True if the API has the function calling mode VALIDATED, which makes tool calls follow the schemas
             of the tools. Vertex AI has this mode only in v1beta1. https://ai.google.dev/api/caching#Mode
-        count_form: "request" if a request that counts tokens contains the complete request for a response, or "members"
-            if it contains only some of its fields (Vertex AI).
+        count_form: how a request that counts tokens contains the request for a response: complete ("request"), or only
+            some of its fields ("members", Vertex AI).
             https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens
     """
 
@@ -53,7 +53,7 @@ class GeminiQuirks:
     count_form: Literal["request", "members"] = "request"
 
     def facts(self) -> dict[str, Any]:
-        """Returns the facts about models that these settings contain. The keys are names of `Family`'s fields."""
+        """Converts these settings to facts about models. The keys of the result are names of `Family`'s fields."""
         said: dict[str, Any] = {} if self.levels is None else {"efforts": self.levels}
         if self.thinking == "budget" or self.budget is not None:
             how = "default" if self.can_stop_thinking else "always"

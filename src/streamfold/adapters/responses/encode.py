@@ -186,10 +186,10 @@ def _call_id(item: Mapping[str, Any]) -> str:
 
 
 def input_item(item: Mapping[str, Any], *, stored: bool) -> dict[str, Any] | None:
-    """Converts an output item to an input item. Returns None if requests can't contain this item.
+    """Converts an output item to an input item, for a later request. Returns None if requests can't contain this item.
 
     Args:
-        stored: True if the provider may have stored the output items under their ids.
+        stored: True if the provider may have stored the output items, so that it finds them by their ids.
     """
     refused = _OUTPUT_ONLY.get(str(item.get("type")), ("created_by",))
     sent = {name: value for name, value in item.items() if name not in refused}
@@ -428,7 +428,7 @@ class ResponsesRequestWriter:
         """Converts a message to input items.
 
         Args:
-            stored: True if the provider may have stored the output items under their ids.
+            stored: True if the provider may have stored the output items, so that it finds them by their ids.
             original: the output items of the message, if the same provider sent them. Another provider would refuse
                 their encrypted reasoning ("organization_id did not match", Kilo-Org/kilo#110).
             answered: the call of a built-in tool whose result is this message.
