@@ -102,8 +102,8 @@ class Adapter(ABC):
         maker: the vendor whose API has this format, or None if several vendors have such APIs. Other servers with a
             vendor's format need the quirk `hosted = false`.
         sends: the options that `encode` supports, by their names in `ChatOptions`, and "tools" and "tool_choice".
-            streamfold drops any other option with a warning. If this would change the meaning of the request, it raises
-            ConfigError instead.
+            streamfold drops any other option with a warning. If this would change the meaning of the request,
+            streamfold raises ConfigError instead.
         counts_tokens: True if the endpoint can count the tokens of a prompt. See `encode_count` and `read_count`.
         compacts: True if the API can compact a conversation on request (`Request.compact`). See `compacted`.
         drops_bound_thinking: True if the API supports `Request.drop_bound_thinking`.

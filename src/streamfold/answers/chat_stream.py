@@ -307,7 +307,7 @@ class ChatStream(AsyncIteration, AsyncContext):
     async def aclose(self) -> None:
         """Closes the connection before it returns. Any task may call this method, also several times.
 
-        If another task waits for a chunk, the loop in that task ends.
+        If another task waits for a chunk, its loop over the stream ends.
         """
         self._closed = True
         self._ready = iter(())

@@ -169,8 +169,8 @@ class Endpoint:
         return model
 
     def other_api(self, api: str) -> str | None:
-        """Returns the other of OpenAI's two APIs, "chat" and "responses". Returns None for other APIs, or if the
-        configuration chooses one API with the key `api`.
+        """Returns "responses" for "chat" and "chat" for "responses", OpenAI's two APIs. Returns None for any other API,
+        and if the configuration chooses one API with the key `api`.
         """
         pinned = self.profile.api not in (None, "auto")
         return None if pinned else {"chat": "responses", "responses": "chat"}.get(api)

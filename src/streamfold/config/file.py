@@ -251,8 +251,8 @@ class Config:
     ) -> Iterator[tuple[str, int, str, str | None]]:
         """Yields all direct and indirect fallbacks of a provider, depth first.
 
-        Each item is the name of a provider, an index in the provider's `fallback` list, the fallback at this index, and
-        an error message or None.
+        Each item consists of a provider's name, an index in this provider's `fallback` list, the fallback at this
+        index, and an error message or None.
 
         Args:
             fallback: the fallbacks of the first provider. None means the provider's `fallback` list in the file.
@@ -430,8 +430,8 @@ def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
 
 
 def read_profile(spec: str | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Profile:
-    """Returns the validated settings of a provider in the catalogue, or the settings in a mapping. Doesn't read
-    `streamfold.toml`.
+    """Returns the validated settings of a provider in the catalogue, or of the provider that a mapping describes.
+    Doesn't read `streamfold.toml`.
 
     Raises:
         ConfigError: a name or a key is unknown, or a value isn't allowed.

@@ -1,7 +1,7 @@
 """Merges the settings of one provider from the catalogue, `streamfold.toml` and function arguments.
 
-The settings from one source are a layer. All layers are merged, and the result is validated. Error messages and the
-command `config show` say in which source each value is set.
+A layer consists of the settings from one source. All layers are merged, and the result is validated. Error messages and
+the command `config show` say in which source each value is set.
 """
 
 from __future__ import annotations

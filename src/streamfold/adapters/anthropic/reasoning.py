@@ -1,4 +1,4 @@
-"""Turns thinking off, or changes the tool choice, if the API would otherwise refuse the request.
+"""Adapts requests that the API would refuse because of thinking: turns thinking off, or changes the tool choice.
 
 https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking and the pages on adaptive thinking describe what
 the API refuses.
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def fit_thinking(request: Request, quirks: AnthropicQuirks) -> tuple[Request, list[ReplyWarning]]:
-    """Turns thinking off if the API would refuse it, and replaces a forced tool choice if the model thinks. Returns the
-    changed request, and a warning for each change."""
+    """Turns thinking off if the API would refuse it. If the API refuses a forced tool choice while the model thinks,
+    also applies `fit_forced_choice`. Returns the changed request, and a warning for each change."""
     warnings: list[ReplyWarning] = []
     if request.family.budget is not None and request.options.reasoning_effort not in (None, "none"):
         limit = output_limit(request, quirks)

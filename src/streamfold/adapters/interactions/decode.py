@@ -181,7 +181,7 @@ def _object(payload: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _running_usage(payload: dict[str, Any], out: list[Delta]) -> None:
-    """Puts an event's token counts before its other deltas, because one of these may be the finish reason."""
+    """Puts an event's token counts before its other deltas, because the other deltas may contain the finish reason."""
     metadata = _object(payload, "metadata")
     usage = metadata.get("usage") or metadata.get("total_usage")
     if isinstance(usage, dict):

@@ -219,8 +219,8 @@ def _is_error(payload: dict[str, Any]) -> bool:
 
 
 def _failure(payload: Any) -> Failure:
-    """Decodes an error in a response body or in an event. OpenAI documents the error's fields at the top level, but
-    sends them under `error`."""
+    """Decodes an error in a response body or in an event. OpenAI's documentation has the error's fields at the top
+    level, but the API sends them under `error`."""
     error = payload
     if isinstance(payload, dict) and payload.get("type") in ("error", "response.error"):  # the event's type
         error = {name: value for name, value in payload.items() if name != "type"}
