@@ -117,7 +117,7 @@ class JobSummary:
     unpriced: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Adds an answer to the totals of the job. An error may have tokens and a cost, too."""
+        """Adds an answer to the totals of the job. An answer that is an error may have token counts and a cost, too."""
         cost = answer.cost
         if answer.error:
             self.errors += 1

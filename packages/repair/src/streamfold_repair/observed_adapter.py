@@ -41,7 +41,7 @@ class ObservedAdapter(Adapter):
     """An adapter that shows each parsed event to a patcher and to a `Passthrough`.
 
     Args:
-        skips: True to skip a text event if only its text differs from the previous event.
+        skips: True to skip a text event that differs from the previous event only in its text.
 
     Attributes:
         known: True if an event of this API, or an error event, has arrived.

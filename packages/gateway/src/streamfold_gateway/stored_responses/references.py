@@ -79,7 +79,7 @@ class ReferenceResolver:
 
     async def resolved(self, items: list[Any]) -> list[Any]:
         """Returns a copy of the list in which stored items replace the item references. References to unknown items
-        stay.
+        stay in the list.
 
         Raises:
             HTTPError: the request with its stored items is too large.
