@@ -229,7 +229,8 @@ class cut_after(Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class reset(_Placed):
-    """Resets the connection. The replay server sends a TCP RST. A test transport raises `httpx.ReadError`.
+    """Resets the connection. The replay server sends a TCP RST. `ReplayTransport` and `FaultTransport` raise
+    `httpx.ReadError`.
 
     The caller gets the same result as from `cut_after`.
     """

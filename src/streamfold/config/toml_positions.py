@@ -41,8 +41,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def _with_lines_as_values(text: str) -> str:
-    """Replaces each value in a TOML text with its line number. Inserts the line number of each table and list as its
-    first item.
+    """Replaces each value in a TOML text with its line number. Inserts a first item into each table and list: the line
+    number of this table or list.
     """
     line, header, is_value = 1, 0, False
     brackets: list[str] = []

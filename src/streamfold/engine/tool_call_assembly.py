@@ -1,4 +1,4 @@
-"""Assigns tool call deltas to tool calls. Contains the rules of this assignment and the state of a tool call."""
+"""Assigns tool call deltas to tool calls. This module contains the rules for this, and the state of a tool call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_NAMES: frozenset[str] = frozenset()  # an empty one for each answer would ta
 
 
 class ToolNames:
-    """Joins a tool's name that arrives in pieces, with the help of the declared tools' names."""
+    """Joins a tool's name that arrives in pieces. The declared tools' names show which pieces belong to one name."""
 
     def __init__(self, declared: Collection[str] = ()) -> None:
         self._declared = frozenset(declared) if declared else _NO_NAMES

@@ -29,7 +29,7 @@ class _Tags(Sections):
         value_ends: additional markers that end an argument.
         wholes: the markers of `keys` that open one JSON object with all arguments, instead of a single argument.
         bodies: true if a JSON object may replace the arguments' tags.
-        declared_alone: true if a tool call outside of a section counts only if its tool is declared.
+        declared_alone: true if text outside of a section is a tool call only if the tool is declared.
     """
 
     header: ClassVar[TokenPattern]
