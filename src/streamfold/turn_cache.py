@@ -210,7 +210,7 @@ def _missing(returned: Message, stored: Message) -> list[str]:
 
 
 def _restore_turn(returned: Message, stored: Message) -> Message:
-    """Returns the client's turn with the data that the client left out. Reasoning in the client's turn stays as it is,
+    """Returns the client's turn with the data that the client left out. Reasoning in the client's turn stays unchanged,
     because the client may have edited it.
     """
     kept = {name: value for name, value in returned.extras.items() if name not in TURN_EXTRAS}
@@ -488,7 +488,7 @@ def read_turn_cache(
         retention: the limits of a store that this function creates. The cache stores up to three records per turn.
 
     Raises:
-        ConfigError: the argument has another type.
+        ConfigError: the argument has a different type.
     """
     match given:
         case None | False:

@@ -445,7 +445,7 @@ class Adapter(ABC):
         """Returns the token count from the response to a request that counts tokens.
 
         Raises:
-            ValueError: the response has another format. The error message gives the reason.
+            ValueError: the response has the wrong format. The error message gives the reason.
         """
         raise ValueError("this adapter can't count tokens")
 

@@ -317,7 +317,7 @@ def joined_url(base_url: str, path: str) -> str:
 
 
 def normalized_url(url: Any) -> Any:
-    """Strips white space around a URL and converts its scheme to lower case. Returns other types as they are."""
+    """Strips white space around a URL and converts its scheme to lower case. Returns other types unchanged."""
     if not isinstance(url, str):
         return url
     scheme, mark, rest = url.strip().partition("://")

@@ -417,7 +417,7 @@ def read_settings(model: type[T], values: Mapping[str, Any], what: str) -> T:
 def read_config(path: str | os.PathLike[str] | Config | None = None) -> Config:
     """Reads the first configuration file that exists. Returns an empty `Config` if there is none.
 
-    The tables in the file aren't validated yet. If the argument is a `Config`, it is returned as it is.
+    The tables in the file aren't validated yet. If the argument is a `Config`, it is returned unchanged.
 
     Raises:
         ConfigError: the file that the caller or `STREAMFOLD_CONFIG` specifies doesn't exist, the file can't be read, or

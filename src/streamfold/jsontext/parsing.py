@@ -48,8 +48,9 @@ def parse_object(text: str) -> Any:
 
 
 def object_or_none(text: str) -> dict[str, Any] | None:
-    """Returns the JSON object in a text, or None if `parse_object` rejects the text or returns another value than an
-    object."""
+    """Returns the JSON object in a text, or None if `parse_object` rejects the text or returns a value that isn't an
+    object.
+    """
     try:
         value = parse_object(text)
     except ValueError:

@@ -245,7 +245,7 @@ class Recording:
 
         Raises:
             FileExistsError: a recording exists at this path, and `replace_older` is False.
-            OSError: the files can't be written. The old recording then stays as it is, or is marked as incomplete.
+            OSError: the files can't be written. The old recording then stays unchanged, or is marked as incomplete.
             ConfigError: the package that writes TOML is not installed.
         """
         base = Path(path).absolute()

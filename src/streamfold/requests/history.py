@@ -156,7 +156,7 @@ def fit_history(
             model or results of a tool.
         open_calls: True to accept tool calls without results, because the conversation isn't sent to a model yet.
         origin: the value of `Message.origin` for messages that this endpoint's model wrote. If `rules.ids` is "any",
-            tool call ids in these messages stay as they are, because the endpoint accepts its own ids.
+            tool call ids in these messages stay unchanged, because the endpoint accepts its own ids.
 
     Raises:
         ConfigError: the provider would refuse the conversation. The error message lists all reasons, each with the

@@ -291,8 +291,9 @@ def _add_message(turn: _Turn, fields: ObjectReader, where: str) -> None:
 
 
 def _other(item: dict[str, Any], where: str) -> Message:
-    """Converts an item that the model didn't write, such as a tool result. An item of an unknown kind goes into the
-    message's `extras` as it is."""
+    """Converts an item that the model didn't write, such as a tool result. An item of an unknown kind is added
+    unchanged to the message's `extras`.
+    """
     kind = item.pop("type")
     fields = ObjectReader(item, where)
     if kind in _RESULTS:

@@ -103,9 +103,9 @@ class ModelFacts:
         tools_on_chat: whether the model accepts tools on Chat Completions. With "effort_none", it accepts them only if
             the request turns thinking off.
         background_tools: whether the model can continue while a tool runs; see `Tool.background`.
-        reasoning_back: the reasoning of earlier turns that a request must send back. With "loop", it is the reasoning
-            since the last user message. With "all", it is the reasoning of all turns. With "required", every turn must
-            have a reasoning field, which may be empty.
+        reasoning_back: the earlier turns whose reasoning a request must contain. With "loop", these are the turns since
+            the last user message. With "all", these are all turns. With "required", every turn must have a reasoning
+            field, which may be empty.
         keep: fields of the request body that make the server use the reasoning of earlier turns. A dot in a name
             separates nested fields.
         binds_thinking: whether the provider refuses a request that contains thinking if an earlier message has changed.

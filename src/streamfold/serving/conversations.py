@@ -28,7 +28,7 @@ def serialize_messages(messages: Messages, api: ApiFormat) -> Serialized:
         The request fields in `body`, and a warning for each part of the conversation that the API doesn't support.
 
     Raises:
-        ConfigError: the API doesn't support a part of the conversation, and the conversation has another meaning
+        ConfigError: the API doesn't support a part of the conversation, and the conversation has a different meaning
             without it. The error message begins with the path of the part.
     """
     form, given = find_format(api), read_messages(messages)

@@ -74,8 +74,8 @@ class ReplyWriter:
         """Returns the events that end the answer.
 
         Raises:
-            StreamError: the reply lacks a tool call that was already written to the client, or has other arguments for
-                it. After this error, call `fail` to end the answer.
+            StreamError: the reply lacks a tool call that was already written to the client, or its arguments are
+                different. After this error, call `fail` to end the answer.
         """
         try:
             rest = self._order.end(self.writable(reply), self.serializer)
@@ -236,9 +236,9 @@ class DeltaOrder:
             serializer: the serializer that gets the deltas, or None if the deltas aren't serialized.
 
         Raises:
-            StreamError: the reply lacks a tool call whose beginning was returned earlier, or has other arguments for
-                it. Also raised if the arguments of a tool call aren't a JSON object, and a client would run the tool
-                call nevertheless.
+            StreamError: the reply lacks a tool call whose beginning was returned earlier, or its arguments are
+                different. Also raised if the arguments of a tool call aren't a JSON object, and a client would run the
+                tool call nevertheless.
         """
         for call in reply.tool_calls:
             if call.error and not (

@@ -68,7 +68,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def json_text(value: Any) -> str:
-    """Returns JSON text without any kind of line break. NaN and Infinity stay as they are."""
+    """Returns JSON text without any kind of line break. NaN and Infinity stay unchanged."""
     text = _encode(value)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -52,7 +52,7 @@ class AbandonedCalls:
     async def settle(self, messages: list[Message], journal: CallJournal, owner: str, chat_id: str) -> set[str]:
         """Denies the tool calls that wait for an approval or a result, and inserts the denials into `messages`.
 
-        If the journal's store fails, logs the failure and leaves `messages` as they are.
+        If the journal's store fails, logs the failure and leaves `messages` unchanged.
 
         Returns:
             The journal keys of the abandoned runs and approvals, for `end_runs`.

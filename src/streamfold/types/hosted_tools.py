@@ -208,7 +208,7 @@ class CustomTool(ServerTool):
 
 @dataclass(frozen=True, slots=True)
 class HostedTool(ServerTool):
-    """A tool in the provider's format. streamfold sends `raw` as it is, and doesn't check it.
+    """A tool in the provider's format. streamfold sends `raw` unchanged, and doesn't check it.
 
     Attributes:
         raw: the JSON data of the tool, in the format of the provider's API.

@@ -111,7 +111,7 @@ class Ledger:
         """Records the settings of the job, or checks that the ledger belongs to the same job.
 
         Raises:
-            ConfigError: the ledger belongs to a job with other rows or settings; the message names the differences.
+            ConfigError: the ledger belongs to a job with different rows or settings; the message names the differences.
         """
         with self._using, self._db:
             before = dict(self._db.execute("SELECT key, value FROM meta"))

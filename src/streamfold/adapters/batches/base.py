@@ -177,7 +177,7 @@ class BaseBatchAPI(ABC):
 
     @abstractmethod
     def read_batches(self, value: Any) -> BatchListing:
-        """Parses the JSON body of a response that lists batches. Raises ValueError if the body has another format."""
+        """Parses the JSON body of a response that lists batches. Raises ValueError if the body has the wrong format."""
 
     @abstractmethod
     def results(self, body: Iterable[bytes], names: Iterable[str]) -> Iterator[BatchResult]:
@@ -223,7 +223,7 @@ class UploadedBatchAPI(BaseBatchAPI):
 
     @abstractmethod
     def read_files(self, value: Any) -> BatchListing:
-        """Parses the JSON body of a response that lists files. Raises ValueError if the body has another format."""
+        """Parses the JSON body of a response that lists files. Raises ValueError if the body has the wrong format."""
 
     @abstractmethod
     def create_from(self, key: str, file: str) -> EndpointRequest:

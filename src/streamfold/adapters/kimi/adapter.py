@@ -177,9 +177,9 @@ def _renumber_calls(messages: list[dict[str, Any]], report: EncodingReport) -> N
     """Replaces tool call ids with ids in the model's own format.
 
     The model imitates the conversation's earlier ids in its next tool call. Servers read the function's name from this
-    id, and fail if it has another format (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the n-th
-    tool call of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool call
-    with the same id. Moonshot's API renumbers the ids itself, but inference engines such as vLLM don't.
+    id, and fail if it has a different format (vllm-project/vllm#32146, sgl-project/sglang#21377). For this reason, the
+    n-th tool call of the conversation gets the id `functions.NAME:n`. A tool result belongs to the nearest earlier tool
+    call with the same id. Moonshot's API renumbers the ids itself, but inference engines such as vLLM don't.
     """
     number = 0
     renamed: dict[str, deque[str]] = {}  # by the old id

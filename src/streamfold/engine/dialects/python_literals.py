@@ -238,8 +238,9 @@ def _string(text: Scanner, quote: str) -> Reading[str]:
 
 
 def _escaped(text: Scanner) -> Reading[str]:
-    """Returns the character that an escape sequence stands for. Unknown escape sequences stay as they are, as in
-    Python's string literals."""
+    """Returns the character that an escape sequence represents. Unknown escape sequences stay unchanged, as in Python's
+    string literals.
+    """
     char = yield from text.take(1)
     size = _SIZES.get(char)
     if size is None:

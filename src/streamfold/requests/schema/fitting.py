@@ -68,7 +68,8 @@ class Fitted:
         changes: a description of each change. The description begins with the path inside the schema.
         routine: descriptions of changes that the schema of every pydantic model needs. These changes don't affect the
             parsed value, because `read_as` later reverses them. For example, `read_as` replaces nulls with defaults.
-        problems: the reasons why the endpoint would still refuse the schema, or why the schema has another meaning.
+        problems: the reasons why the endpoint would still refuse the schema, or why the rewritten schema has a
+            different meaning.
     """
 
     schema: dict[str, Any]

@@ -1,8 +1,8 @@
 """Parses the requests that clients of the Messages API send.
 
 If the provider has another API, the parser refuses server tools, MCP servers and uploaded files with ConfigError,
-because a request without them has another meaning. If the provider has the Messages API (`native`), content blocks and
-tools stay in the request unchanged. Fields without a streamfold option go to `extra_body`.
+because a request without them has a different meaning. If the provider has the Messages API (`native`), content blocks
+and tools stay in the request unchanged. Fields without a streamfold option go to `extra_body`.
 """
 
 from __future__ import annotations

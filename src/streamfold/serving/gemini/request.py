@@ -33,7 +33,7 @@ _UNDERSCORE = re.compile(r"_([a-z0-9])")
 
 
 def camel_case(value: Any) -> Any:
-    """Converts the field names of an object to camel case. Nested objects and other values stay as they are.
+    """Converts the field names of an object to camel case. Nested objects and other values stay unchanged.
 
     >>> camel_case({"inline_data": {"mime_type": "image/png"}})
     {'inlineData': {'mime_type': 'image/png'}}

@@ -64,7 +64,7 @@ PART_KINDS = {str(kind.empty["type"]): kind for kind in (TEXT, REFUSAL, SUMMARY,
 def written_usage(usage: Usage) -> dict[str, Any]:
     """Returns the usage object of the Responses API. If the provider has the same API, other fields of its usage object
     are copied. The API requires all token counts, so an unknown count is 0. A usage object of the Messages API isn't
-    copied, because its `input_tokens` has another meaning.
+    copied, because its `input_tokens` has a different meaning.
     """
     raw = dict(usage.raw) if "input_tokens" in usage.raw and "total_tokens" in usage.raw else {}
     counts = {

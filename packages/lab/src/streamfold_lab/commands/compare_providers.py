@@ -86,7 +86,7 @@ def read_conversation(data: Any, where: str) -> dict[str, Any]:
     Each message in `data` is a dict, either from `Message.to_dict` or in the format of Chat Completions.
 
     Raises:
-        ConfigError: `data` has another form, or contains an invalid message. The error message begins with `where`.
+        ConfigError: `data` has the wrong form, or contains an invalid message. The error message begins with `where`.
     """
     if isinstance(data, list):
         data = {"messages": data}

@@ -71,7 +71,7 @@ class ProbeRequest:
         patience: maximum number of tries if the response breaks off. A rejected request isn't sent again.
         leave: true: cancel the request after the first bytes of its response.
         modes: the modes in which the request is sent: with streaming, without streaming, or both.
-        fresh: creates the request with other random values; called for each repetition.
+        fresh: creates the request with new random values; called for each repetition.
         follow: creates the request from the probe's earlier responses, or returns None if that isn't possible.
             `--dry-run` has no responses, so it prints the messages of this `ProbeRequest`.
     """
