@@ -77,7 +77,7 @@ class ScriptSerializer:
     Args:
         adapter: the adapter that will decode the response.
         number: the number of the response. Generated ids contain this number.
-        next_id: a function that returns a new id for a call to the tool with this name.
+        next_id: a function that is called with a tool's name, and returns the id of a new tool call.
         body: the JSON body of the request.
 
     Raises:

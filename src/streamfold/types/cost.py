@@ -187,8 +187,8 @@ def hour_writes(raw: Mapping[str, Any]) -> int:
 
 
 def unlisted_steps(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the usage of each step of an Anthropic response. Returns an empty list if the response's top-level token
-    counts include all steps. Compaction steps and advisor steps aren't included in these counts.
+    """Returns the usage of each step of an Anthropic response, or an empty list if the top-level token counts include
+    all steps. Only compaction steps and advisor steps are missing from these counts.
 
     https://platform.claude.com/docs/en/build-with-claude/compaction#understanding-usage describes `iterations`.
     """

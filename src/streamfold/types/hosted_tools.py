@@ -108,7 +108,7 @@ class CodeExecution(ServerTool):
 
     Attributes:
         files: the ids of uploaded files that the model's code can read.
-        container: the id of a container from an earlier answer, to run code in it again.
+        container: the id of a container from an earlier answer, in which the model's code then runs.
     """
 
     kind: ClassVar[str] = "code_execution"

@@ -64,7 +64,7 @@ def gateway(
             Without keys, every client that can connect may use the gateway, except web pages from other hosts. A
             mapping gives each key a name and rights: `{"alice": {"key": KEY, "models": ["main"], "rpm": 60}}`; see
             `KeyOptions`.
-        rate_limits: where the gateway counts the usage of each key: the URL of a store (see `RateLimiter`), or the
+        rate_limits: the store in which the gateway counts the usage of each key, as a URL (see `RateLimiter`), or the
             settings of the table `[rate_limits]`. By default, the gateway counts in memory.
         turn_cache: where the gateway stores the model's messages, to add reasoning to later requests that lack it; see
             `GatewayOptions`. The app closes a `TurnCache` or store when it stops.

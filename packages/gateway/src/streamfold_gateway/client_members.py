@@ -178,7 +178,7 @@ def chooses_destination(name: str) -> bool:
 
 
 def _readings(name: str) -> tuple[list[str], list[str]]:
-    """Splits a field name into words in two ways: at capital letters (camel case), and only at other characters than
+    """Splits a field name into words in two ways: at capital letters (camel case), and only at characters that aren't
     letters. The second way is needed because Go servers ignore the case of field names.
     """
     return [word.lower() for word in _WORD.findall(name)], _LETTERS.findall(name.lower())

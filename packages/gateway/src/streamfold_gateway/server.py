@@ -97,7 +97,7 @@ def run(
 
 @dataclass
 class WorkerFactory:
-    """Creates the app in a worker process, to which granian copies this object by fork or pickle.
+    """Creates the app in a worker process. granian copies this object to the process by fork or pickle.
 
     Attributes:
         path: the path of the configuration file; None: streamfold searches for the file.
