@@ -68,7 +68,7 @@ class BackendInfo:
     )
 
     def adapter_of(self, model: str | None) -> str:
-        """Returns the name of the wire format for a model, or with None for the configured model."""
+        """Returns the name of the wire format for a model. None means the configured model."""
         return self.adapter if model is None or self.apis is None else self.apis(model)
 
     def cost(self, usage: Usage, model: str | None = None) -> Cost | None:

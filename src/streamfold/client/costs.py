@@ -1,4 +1,4 @@
-"""Computes an answer's cost from the configured prices or from the package `genai-prices`."""
+"""Computes an answer's cost from the configured prices, otherwise with the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class ModelPrices:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePricing:
-    """Computes the cost of an answer from the configured prices, or from the package `genai-prices`.
+    """Computes the cost of an answer from the configured prices, otherwise with the package `genai-prices`. A cost that
+    the provider reports takes precedence.
 
     Attributes:
         prices: the prices of the model.

@@ -86,7 +86,7 @@ class Endpoint:
         http_client: the caller's HTTP client. The endpoint never closes this client.
 
     Attributes:
-        connections: creates and returns the HTTP client.
+        connections: creates the HTTP client, and returns it again for later requests.
         restrictions: remembers the parts of requests that the server has rejected.
         prompt_cache: compares a request that uses the provider's prompt cache with earlier requests, to warn about
             cache misses.

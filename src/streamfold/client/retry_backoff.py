@@ -125,7 +125,7 @@ class RetryLoop:
     """Sends a request, and retries after temporary errors.
 
     Args:
-        connections: creates and returns the HTTP client.
+        connections: creates the HTTP client, and returns it again for later requests.
         max_retries: the maximum number of retries and reconnections. With a rate limiter, 429 responses don't count:
             they are retried for a minute, unless the maximum is 0.
         repeats: True if the request may be sent more than once.

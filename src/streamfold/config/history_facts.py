@@ -45,7 +45,8 @@ def history_facts(
 
 
 def learned_rules(message: str) -> dict[str, Any]:
-    """Returns the rules for conversations that can be derived from a server's error message, or an empty dict.
+    """Derives rules for conversations from a server's error message. Returns an empty dict if the message implies no
+    rules.
 
     >>> learned_rules("Invalid 'input[4].call_id': string too long. Expected a string with maximum length 40")
     {'id_length': 40}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def effort_members(request: Request, quirks: ChatQuirks) -> dict[str, Any]:
-    """Returns the request fields for `reasoning_effort`: an effort level, a field that turns thinking on or off, or
-    both."""
+    """Returns the request fields for `reasoning_effort`. Depending on the server, these are an effort level, a field
+    that turns thinking on or off, or both."""
     effort = request.options.reasoning_effort
     if effort is None:
         return {}

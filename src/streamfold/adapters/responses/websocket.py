@@ -94,8 +94,8 @@ class SocketTurn:
     def read(cls, body: bytes) -> SocketTurn | None:
         """Creates a `SocketTurn` from the body of a POST request.
 
-        Returns None if the request must be sent over HTTP, because it isn't streamed or because it runs in the
-        background.
+        Returns None for a request that isn't streamed or that runs in the background. Such a request must be sent over
+        HTTP.
         """
         try:
             read = json.loads(body)
