@@ -690,7 +690,7 @@ class StreamAccumulator:
 
 
 class CallPositions:
-    """Decides, while the response is arriving, which tool calls already have their final position in the reply.
+    """Decides which tool calls of an unfinished response already have their final position in the reply.
 
     `ToolCallAssembler.finish` sorts the tool calls at the end. As long as a tool call with a lower index may still
     begin, the positions of later tool calls aren't final.

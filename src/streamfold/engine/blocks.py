@@ -29,7 +29,7 @@ class _BlockState:
 
     Attributes:
         value: the block's fields, except texts that arrive in pieces. The dict is replaced, never modified.
-        pieces: texts that arrive in pieces, by field name. The fields in `json` contain JSON text.
+        pieces: the pieces of texts that have arrived, by field name. The fields in `json` contain JSON text.
         values: the arguments of a tool call, if the server sends each value with its path in the arguments (Gemini).
         lists: lists that arrive in pieces, by field name.
         waiting: text that is held back until all earlier blocks of the same kind are closed.

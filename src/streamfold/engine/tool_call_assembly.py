@@ -59,7 +59,7 @@ class IncomingCall:
         number: the tool call's position in the order in which tool calls began: 0, 1, 2.
         index: the index that the server sent; None if the server sends no usable index.
         other_id: a second id that the server sent for the tool call. streamfold uses the first id, which is in `id`.
-        wholes: the last three different texts that the server sent as the complete arguments.
+        wholes: the complete arguments that the server sent, at most the last three different texts.
         size: the number of characters in `pieces`.
         markup: true if the model wrote the tool call into its text.
         items: the item ids that the server used for the tool call (Responses API).
@@ -237,7 +237,7 @@ Listener: TypeAlias = Callable[[CallMatch | tuple[ReplyWarning, IncomingCall | N
 
 
 def is_repeated_head(call: IncomingCall, part: ToolCallDelta, names: ToolNames, *, known: bool) -> bool:
-    """Returns whether a fragment with the index of `call` begins another tool call.
+    """Returns whether a fragment begins another tool call although it has the index of `call`.
 
     Another id alone isn't enough, because Poolside changes the id inside a tool call (poolsideai/pool#9).
 

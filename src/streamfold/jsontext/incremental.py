@@ -143,7 +143,7 @@ class BracketTracker:
             at = self.feed(text, at)
 
     def resume_in(self, *, quote: str) -> None:
-        """Lets the tracker continue after text that it hasn't scanned.
+        """Continues after text that the tracker hasn't scanned.
 
         Args:
             quote: the quote character of the string in which the skipped text ended, or "" if it ended outside of

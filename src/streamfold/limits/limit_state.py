@@ -1,4 +1,4 @@
-"""Decides when requests may be sent. Applies a batch of operations to the state of one limit, without I/O.
+"""Decides when requests may be sent: applies batches of operations to the state of one limit. Does no I/O.
 
 Requests and tokens are limited by the generic cell rate algorithm. A request reserves the next free time. The request's
 expected usage determines when the following request may be sent. When the real usage is known, it replaces the expected

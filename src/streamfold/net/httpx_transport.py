@@ -26,7 +26,7 @@ class HTTPRequest(NamedTuple):
 
     Attributes:
         shown_url: the URL without secrets, for errors.
-        read_error: parses the body of a response whose status is not 2xx.
+        read_error: a function that parses the body of a response whose status is not 2xx.
         own_client: True if `make_client` created the HTTP client. Then httpx logs `shown_url` instead of the URL, and a
             timeout while the body is read closes the connection.
         redactor: removes the request's secrets from errors and recordings.

@@ -1,7 +1,7 @@
 """Harmony, the format of gpt-oss. Every message has a header with its recipient and its channel.
 
-- A header is `<|start|>`, the role, the recipient, `<|channel|>`, the channel, the type and `<|message|>`. The first
-  header, and a header after the end of a message, may lack `<|start|>` and the role.
+- A header consists of, in this order, `<|start|>`, the role, the recipient, `<|channel|>`, the channel, the type and
+  `<|message|>`. The first header, and a header after the end of a message, may lack `<|start|>` and the role.
 - The body is the text up to `<|end|>`, `<|return|>`, `<|call|>` or the next header. A body whose header names a
   recipient is a tool call. Without a recipient, it is reasoning on the channel `analysis`, and text on other channels.
   streamfold drops the messages of roles other than `assistant` and `commentary`.

@@ -107,7 +107,8 @@ class MarkupReader(Scanner):
     """Parses the markup in a response's text or in its reasoning.
 
     Args:
-        kind: the class of the input's deltas. The reader outputs text that isn't markup as deltas of the same class.
+        kind: the class of the deltas whose text the reader parses. The reader outputs text that isn't markup as deltas
+            of the same class.
         calls: true to parse tool calls.
         reasoning: true to parse reasoning markup.
         inside: true if the input begins inside reasoning.
@@ -116,8 +117,7 @@ class MarkupReader(Scanner):
     Attributes:
         warnings: the warnings about tool calls that could not be parsed.
         behind: the marker of `message_markers` that was parsed last, or "". A format may set this attribute.
-        thought: the reasoning so far, if the dialect may have to parse it again at the end of the response, otherwise
-            None.
+        thought: the reasoning so far, which the dialect may parse again at the end of the response. Otherwise None.
     """
 
     def __init__(

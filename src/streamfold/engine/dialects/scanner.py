@@ -272,8 +272,7 @@ class Scanner(ABC):
         return answered
 
     def _may_be_json(self, begun: str, ahead: int) -> bool:
-        """Returns whether the text `begun`, followed by the input up to the marker `ahead` characters away, could be
-        JSON."""
+        """Returns whether the text `begun`, followed by the next `ahead` characters of the input, could begin JSON."""
         if self._at + ahead == len(self._window):
             return False
         size = 100
