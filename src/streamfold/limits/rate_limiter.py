@@ -422,8 +422,8 @@ class Reservation:
             self.failed()
 
     def claim(self, limiter: RateLimiter) -> bool:
-        """Marks the reservation as used by a provider. Returns False if it is already used or belongs to another
-        limiter.
+        """Marks the reservation as used for a request of a provider. Returns False if it is already used or belongs to
+        another limiter.
 
         The provider that finds the reservation in `ChatParams.reservation` charges and closes it.
         """

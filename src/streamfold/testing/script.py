@@ -52,7 +52,7 @@ class Fail:
 
     @property
     def only_first(self) -> bool:
-        """True if the failure takes the place of the response, so that only pauses can precede it."""
+        """True if the failure replaces the whole response. Only pauses may stand before it in the script."""
         return self.how in ("status", "timeout", "empty")
 
     def __repr__(self) -> str:

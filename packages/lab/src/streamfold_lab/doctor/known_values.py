@@ -58,7 +58,7 @@ def two_codes(rng: Random, between: str) -> str:
 
 
 def told_codes(text: str) -> dict[str, str]:
-    """Finds the codes in a prompt, and returns each code with its name, such as "first".
+    """Finds the random codes that a prompt tells the model. Returns each code by its name, such as "first".
 
     >>> told_codes("The first code is HERON-4821. The last code is IVORY-1234.")
     {'first': 'HERON-4821', 'last': 'IVORY-1234'}
