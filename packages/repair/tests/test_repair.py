@@ -61,7 +61,7 @@ async def test_a_client_sees_what_the_answer_means(name: str) -> None:
 )
 @each_row("kind", ["list", "half a surrogate pair"])
 def test_a_value_of_another_type_is_no_error_of_ours(name: str, kind: str) -> None:
-    """Whatever a server sends in a field, the repaired stream goes on or ends with an error event."""
+    """For any value in a field of the server's event, the repaired stream continues or ends with an error event."""
     recording, odd = RECORDINGS[name], {"list": [], "half a surrogate pair": "\ud800\n"}[kind]
     events = payloads(recording.body)
     for at, event in enumerate(events):

@@ -40,7 +40,7 @@ def read_tools(spec: str, *, to_run: bool) -> Sequence[ToolLike]:
     if len(place) > 1:
         module = _module(place)
         return [_tool(module, place, name.strip()) for name in names.split(",")]
-    module = _module(spec)  # there is no name behind the colon of C:\tools.py
+    module = _module(spec)  # in `C:\tools.py`, no name follows the colon
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     own = [
         each for each in members if isinstance(each, Tool) or (isfunction(each) and each.__module__ == module.__name__)

@@ -55,7 +55,7 @@ class AnswerSummary:
         }
 
     def _text(self) -> str:
-        """The last characters of the text so far, or of the reasoning while there is no text."""
+        """The last characters of the text so far, or of the reasoning before any text has arrived."""
         watched = self._watched
         outcome = watched.reply or (watched.error and watched.error.partial)
         if outcome:
